@@ -1,0 +1,1 @@
+"""The built-in contract pack: rule modules, schemas, snapshots, baselines."""

@@ -1,0 +1,55 @@
+"""All that decides what an engine answers, apart from the requests themselves."""
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from miles_sim.document import Document
+from miles_sim.reply import Reply, ReplyRule
+from miles_sim.tokenizer import FAMILIES
+
+
+class Speculative(Document):
+    """Speculative decoding: how many ids are drafted a step, and how likely each position is accepted.
+
+    A verify step accepts drafts from the left until the first refusal, then adds one bonus id.
+    """
+
+    algorithm: Literal["EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "NGRAM"] = "EAGLE"
+    draft_tokens: int = Field(default=4, ge=2, le=64)
+    """SGLang's `speculative_num_draft_tokens`: ids a verify step looks at, the bonus id included."""
+    acceptance: tuple[float, ...] = (0.8, 0.6, 0.4)
+    """Probability that the draft at each position is accepted, given that those before it were;
+    the last one holds for all further positions."""
+
+    @field_validator("acceptance")
+    @classmethod
+    def _probabilities(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if not value or any(not 0 <= p <= 1 for p in value):
+            raise ValueError("one or more probabilities from 0 to 1")
+        return value
+
+
+class EngineSettings(Document):
+    """One simulated engine."""
+
+    profile: str = "sglang-0.5.16"
+    """Which release's wire it speaks: a file name in `fixtures/wire/`."""
+    tokenizer: str = "chatml"
+    """A built-in family (`chatml`, `delimiter`)."""
+    model: str = "sim"
+    context_length: int = Field(default=32_768, ge=16)
+    weight_version: str = "default"
+    speculative: Speculative | None = None
+    prefix_cache: bool = True
+    """Off: `cached_tokens` is 0 for every request, as under `--disable-radix-cache`."""
+    rules: tuple[ReplyRule, ...] = ()
+    """First match wins; a request that none matches gets `default_reply`."""
+    default_reply: Reply = Reply()
+
+    @field_validator("tokenizer")
+    @classmethod
+    def _known_family(cls, value: str) -> str:
+        if value not in FAMILIES:
+            raise ValueError(f"one of {sorted(FAMILIES)}")
+        return value

@@ -1,0 +1,87 @@
+"""The truth of a play: what the engine generated, and what the agent asked for and why.
+
+Checks take their expectations from here, never from the code under contract.
+"""
+
+from typing import Any
+
+from miles_sim.document import Document
+
+
+class SpecTruth(Document):
+    """Speculative decoding of one generation, summed over the steps that were drawn."""
+
+    accepted: int
+    """Drafts accepted, the bonus id of each step not counted."""
+    drafted: int
+    verify_ct: int
+    histogram: tuple[int, ...]
+    """Entry k: verify steps that accepted exactly k drafts; no trailing zeros."""
+
+
+class Generation(Document):
+    """One engine call that was answered with a generation."""
+
+    id: str
+    """The engine's response id: `id` of the chat completion and of `meta_info`."""
+    endpoint: str
+    """`chat` or `generate`."""
+    attempt: int
+    """How often the very same thing had been asked before."""
+    prompt_ids: tuple[int, ...]
+    output_ids: tuple[int, ...]
+    """All sampled ids, a matched stop token included."""
+    logprobs: tuple[float, ...]
+    finish_reason: dict[str, Any]
+    """As `/generate` gives it: `{"type": "stop", "matched": …}` and so on."""
+    cached_tokens: int
+    weight_version: str
+    spec: SpecTruth | None
+    """None without speculative decoding; all zero where no verify step ran."""
+
+
+class Turn(Document):
+    """One request that the agent made: which step of the plan, and what came back."""
+
+    rollout: int
+    """Position in the scenario's rollouts."""
+    step: str
+    """Key of the plan's step, for example `2` or `3.sub.1`."""
+    kind: str
+    """What made the agent ask: `say`, `tool`, `compact`, `subagent`, `retry`, …"""
+    parent: str | None
+    """Step whose reply the request continues; None where it opens a new root."""
+    retry_of: str | None
+    """Step that this one asks again; its reply supersedes that step's."""
+    status: int
+    """HTTP status; 0 where the transport failed."""
+    response_id: str | None
+    finish_reason: str | None
+    """As the agent saw it."""
+
+
+class Ledger(Document):
+    """Everything true about one play. Order is the plan's, never that of arrival."""
+
+    generations: tuple[Generation, ...] = ()
+    turns: tuple[Turn, ...] = ()
+
+    def generation(self, response_id: str) -> Generation | None:
+        """The generation that the engine gave this id."""
+        return next((g for g in self.generations if g.id == response_id), None)
+
+    def turns_of(self, rollout: int) -> tuple[Turn, ...]:
+        return tuple(turn for turn in self.turns if turn.rollout == rollout)
+
+    def generations_of(self, rollout: int) -> tuple[Generation, ...]:
+        """All that one rollout's agent was answered with, in plan order, superseded attempts included."""
+        ids = {turn.response_id for turn in self.turns_of(rollout)}
+        return tuple(g for g in self.generations if g.id in ids)
+
+    def kept_of(self, rollout: int) -> tuple[Generation, ...]:
+        """As `generations_of`, less what the agent asked again: these the trainer must see, each once."""
+        turns = self.turns_of(rollout)
+        answered = [turn for turn in turns if turn.response_id is not None]
+        superseded = {turn.retry_of for turn in answered} - {None}
+        ids = {turn.response_id for turn in answered if turn.step not in superseded}
+        return tuple(g for g in self.generations if g.id in ids)

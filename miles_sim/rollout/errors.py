@@ -1,0 +1,53 @@
+"""Errors of generate and merge: each names the field and the value, and loses nothing else."""
+
+
+class RolloutError(ValueError):
+    """Base of all errors of this package."""
+
+
+class RolloutIdentityError(RolloutError):
+    """A rollout without identity, or two rollouts under one."""
+
+
+class AssemblyError(RolloutError):
+    """Records that do not form one sample: drifted ids, lengths that disagree, an unknown finish reason."""
+
+
+class WireError(RolloutError):
+    """A samples payload, or a value meant for one, that the wire's table refuses."""
+
+
+class SessionError(RolloutError):
+    """Base of the session server's errors; `status_code` is what the client sees."""
+
+    status_code = 500
+
+
+class SessionNotFoundError(SessionError):
+    """No such session, or it is closing."""
+
+    status_code = 404
+
+
+class MessageValidationError(SessionError):
+    """A request body or messages that cannot be served."""
+
+    status_code = 400
+
+
+class TruncatedGenerationError(SessionError):
+    """A request that would extend a generation which ended with finish reason `length`."""
+
+    status_code = 409
+
+
+class TokenizationError(SessionError):
+    """Stored ids are no prefix of the new ones."""
+
+    status_code = 500
+
+
+class UpstreamResponseError(SessionError):
+    """The engine's reply is not one that can be recorded."""
+
+    status_code = 502

@@ -1,0 +1,53 @@
+"""The scenario: one document that says all that happens in a play."""
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from miles_sim.agent.plan import Plan
+from miles_sim.document import Document
+from miles_sim.engine.settings import EngineSettings
+
+SessionVersion = Literal["v1", "v2"]
+
+
+class RolloutInput(Document):
+    """One prompt as the trainer hands it to `generate`."""
+
+    index: int | None = 7
+    rollout_id: int | None = None
+    group_index: int | None = 0
+    label: str | None = None
+    metadata: dict[str, Any] = {}
+    reward: float | None = None
+
+
+class Sampling(Document):
+    """Sampling parameters under miles' names."""
+
+    max_new_tokens: int = Field(default=64, ge=1)
+    temperature: float = Field(default=1.0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+
+
+class Scenario(Document):
+    """Engine settings, agent plan and rollout input under one seed."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")
+    title: str = Field(min_length=1, max_length=120)
+    """What happens, in one line."""
+    seed: int = Field(default=0, ge=0)
+    sessions: tuple[SessionVersion, ...] = Field(default=("v2",), min_length=1)
+    """Session server versions that can serve this plan: `v1` is linear, `v2` a tree."""
+    engine: EngineSettings = EngineSettings()
+    rollouts: tuple[RolloutInput, ...] = Field(default=(RolloutInput(),), min_length=1, max_length=1_000)
+    """Each plays the plan once, all at the same time, against one engine and one session server."""
+    sampling: Sampling = Sampling()
+    max_seq_len: int | None = Field(default=None, ge=1)
+    plan: Plan
+
+    @model_validator(mode="after")
+    def _distinct(self) -> "Scenario":
+        if len(set(self.sessions)) != len(self.sessions):
+            raise ValueError(f"sessions: {list(self.sessions)} names one twice")
+        return self

@@ -1,0 +1,1 @@
+"""Targets: the implementations under contract, behind one adapter protocol."""

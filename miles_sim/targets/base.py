@@ -1,0 +1,85 @@
+"""The adapter protocol: what an implementation offers to be put under contract.
+
+A target is told what to play as a `Job` (plain data), runs its own session server and its own
+`generate` against the engine at `job["engine_url"]`, calls `agent` wherever its agent function is due, and
+answers with an observation document (`miles_sim.targets.observation.Observation` as plain data).
+"""
+
+from collections.abc import Awaitable, Mapping
+from typing import Any, Protocol, TypedDict
+
+CAPABILITIES: dict[str, str] = {
+    "session.v1": "serves linear sessions",
+    "session.v2": "serves tree sessions: several leaves a rollout",
+    "spec_info": "samples carry speculative-decoding counters",
+    "prefix_cache_info": "samples carry prefix-cache counters",
+    "weight_versions": "samples carry weight versions",
+    "identity": "agentic v2 output is given a rollout_id",
+    "batch.validate": "validates the nested batch of rollouts",
+    "batch.train_data": "turns samples into train data",
+    "batch.metrics": "computes rollout metrics",
+    "leaks": "can tell the sessions and requests left open",
+}
+"""What a target can be able to do. What it does not claim is reported as not applicable."""
+
+
+class Job(TypedDict):
+    """One play, as a target sees it."""
+
+    session: str
+    """`v1` or `v2`."""
+    engine_url: str
+    tokenizer: str
+    """Built-in family name."""
+    tokenizer_folder: str
+    """The same tokenizer as a Hugging Face folder."""
+    tito: str
+    """miles' name of the family's boundary behaviour (`--tito-model`)."""
+    inputs: list[dict[str, Any]]
+    """One input sample a rollout: `index`, `rollout_id`, `group_index`, `prompt`, `label`, `metadata`, `reward`."""
+    sampling: list[dict[str, Any]]
+    """Sampling parameters of each rollout, under miles' names, `sampling_seed` included."""
+    max_seq_len: int | None
+    speculative_algorithm: str | None
+
+
+class TargetInfo(TypedDict):
+    """What `describe` answers."""
+
+    name: str
+    version: str
+    python: str
+    optimize: int
+    """`sys.flags.optimize`: 1 under `python -O`."""
+    capabilities: list[str]
+    absent: dict[str, str]
+    """Capability to the reason why it is not there."""
+    stand_ins: list[str]
+    """Modules that were replaced to import the target."""
+
+
+class AgentFunction(Protocol):
+    """Plays the agent of one rollout against a session; raises where the plan's agent crashes."""
+
+    def __call__(
+        self, rollout: int, base_url: str, request_kwargs: Mapping[str, Any], metadata: Mapping[str, Any]
+    ) -> Awaitable[dict[str, Any] | None]: ...
+
+
+class Target(Protocol):
+    """An implementation under contract."""
+
+    async def describe(self) -> TargetInfo: ...
+
+    async def play(self, job: Job, agent: AgentFunction) -> dict[str, Any]:
+        """Plays every rollout of `job` (all at the same time) and returns an observation document.
+
+        What `generate` raises belongs in the document. Raises only where the target itself is unusable.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+class TargetError(RuntimeError):
+    """The target cannot be used: not importable, died, hung, or answered nonsense."""

@@ -1,0 +1,354 @@
+"""The tokenizer every part speaks: byte-level, reversible, built in.
+
+Ids below 256 are bytes and are all that `encode` ever emits (beside special tokens). Above them stand
+word pieces that only a model samples: they decode to text whose canonical encoding is other ids, so code
+that re-tokenises sampled text, where it should keep the sampled ids, shows at once.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+Message = Mapping[str, Any]
+
+
+class TokenizerError(ValueError):
+    """An id outside the vocabulary, an unknown family, or messages that the template refuses."""
+
+
+class ChatTokenizer(Protocol):
+    """What generate, merge and the session server need of a tokenizer; any object of this shape will do."""
+
+    @property
+    def max_trim_tokens(self) -> int:
+        """Most trailing sampled tokens that the next turn's template may render as its own delimiter."""
+        ...
+
+    @property
+    def trailing_ids(self) -> frozenset[int]:
+        """Ids left out at the end of a sequence when two of them are compared (stop tokens, delimiters)."""
+        ...
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False) -> str: ...
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        template_options: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        """The canonical ids of a whole conversation."""
+        ...
+
+    def extend(
+        self,
+        prefix: Sequence[int],
+        appended: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        template_options: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        """`prefix` (ids that end with a sampled reply) followed by `appended` and the next generation prompt.
+
+        At most `max_trim_tokens` ids at the end of `prefix` give way to the template's own delimiter.
+        Costs the length of the result, never a second rendering of the prefix.
+        """
+        ...
+
+
+_WORDS = """
+the to of and in is it that for on with as this be are was by we can will not have from at or an all but if you
+our one has new more when there also now then them only other what which how who each both after before over
+under into out up down first last next same any some most many few own very just here agent answer append array
+async batch branch buffer build byte cache call case change check chunk class client close code column commit
+compare compile config count create data debug default delete depth deploy diff disk draft edge edit engine
+entry error event fail fetch field file filter find fix flag flow format function graph group guard handle hash
+head header heap host image index input insert job join key label layer leaf length level limit line link list
+load local lock log loop mask match merge method model module move name network node null number object offset
+open option order output page parent parse part patch path plan point policy pool port print process prompt
+proof queue range rank rate read record reduce region release remote render repair reply report request reset
+result retry return reward root route row rule run sample scale schema scope score script search seed select
+send series server session shape shard signal size slice slot sort source span split stack stage start state
+status step stop store stream string sum switch table tail target task test text thread time token tool trace
+track train transfer tree trim true type unit update user value vector verify version view wait weight width
+window word work worker write zero
+""".split()  # noqa: SIM905 - three hundred quoted words would read worse
+
+PIECES: tuple[str, ...] = tuple(word for word in _WORDS) + tuple(f" {word}" for word in _WORDS)
+"""Sampled-only word pieces: each word bare, then each with a leading space."""
+
+FIRST_PIECE = 256
+FIRST_SPACED_PIECE = FIRST_PIECE + len(_WORDS)
+FIRST_SPECIAL = FIRST_PIECE + len(PIECES)
+
+_TOOLS_BLOCK = (
+    "{%- if tools %}{{ '\\n\\n# Tools\\n<tools>' }}"
+    "{%- for tool in tools %}{{ '\\n' + (tool | tojson) }}{%- endfor %}{{ '\\n</tools>' }}{%- endif %}"
+)
+_REASONING = "{%- if m.reasoning_content %}{{ '<think>\\n' + m.reasoning_content + '\\n</think>\\n\\n' }}{%- endif %}"
+_CALLS = (
+    "{%- for call in m.tool_calls or [] %}{%- set f = call.function or call %}"
+    "{{ '\\n' if m.content or not loop.first else '' }}"
+    "{{ '<tool_call>\\n{\"name\": ' + (f.name | tojson) + ', \"arguments\": ' }}"
+    "{{ f.arguments if f.arguments is string else (f.arguments | tojson) }}{{ '}\\n</tool_call>' }}{%- endfor %}"
+)
+_FIRST_SYSTEM = "{%- if tools and (not messages or messages[0].role != 'system') %}"
+
+_CHATML = (
+    _FIRST_SYSTEM + "{{ '<|im_start|>system\\n' }}" + _TOOLS_BLOCK + "{{ '<|im_end|>' }}{%- endif %}"
+    "{%- for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}"
+    + _REASONING
+    + "{{ m.content or '' }}"
+    + _CALLS
+    + "{%- if loop.first and m.role == 'system' %}"
+    + _TOOLS_BLOCK
+    + "{%- endif %}{{ '<|im_end|>' }}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{%- endif %}"
+)
+_DELIMITER = (
+    _FIRST_SYSTEM + "{{ '<|system|>\\n' }}" + _TOOLS_BLOCK + "{%- endif %}"
+    "{%- for m in messages %}{{ '<|observation|>\\n' if m.role == 'tool' else '<|' + m.role + '|>\\n' }}"
+    + _REASONING
+    + "{{ m.content or '' }}"
+    + _CALLS
+    + "{%- if loop.first and m.role == 'system' %}"
+    + _TOOLS_BLOCK
+    + "{%- endif %}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{ '<|assistant|>\\n' }}{%- endif %}"
+)
+
+
+@dataclass(frozen=True)
+class Family:
+    """A chat format: its special tokens, stops, template and what the template does at a turn's end."""
+
+    name: str
+    specials: tuple[str, ...]
+    text_stop: str
+    """The token that ends a plain reply."""
+    call_stop: str
+    """The token that ends a reply with tool calls."""
+    template: str
+    max_trim_tokens: int
+    miles_tito: str
+    """The name under which miles registers the same boundary behaviour (`--tito-model`)."""
+
+
+FAMILIES: dict[str, Family] = {
+    "chatml": Family(
+        name="chatml",
+        specials=("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
+        text_stop="<|im_end|>",
+        call_stop="<|im_end|>",
+        template=_CHATML,
+        max_trim_tokens=0,
+        miles_tito="default",
+    ),
+    "delimiter": Family(
+        name="delimiter",
+        specials=("<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"),
+        text_stop="<|user|>",
+        call_stop="<|observation|>",
+        template=_DELIMITER,
+        max_trim_tokens=1,
+        miles_tito="glm47",
+    ),
+}
+"""`chatml` trims nothing; in `delimiter` a reply's stop token is also the next message's opener."""
+
+
+def _tojson(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+@lru_cache(maxsize=16)
+def _compiled(template: str) -> Any:
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment.filters["tojson"] = _tojson
+    return environment.from_string(template)
+
+
+class ByteTokenizer:
+    """The built-in tokenizer of one `Family`.
+
+    Vocabulary: 256 bytes, the word `PIECES`, the family's special tokens, in this order.
+    """
+
+    def __init__(self, family: str = "chatml") -> None:
+        if family not in FAMILIES:
+            raise TokenizerError(f"tokenizer family: {family!r} is not one of {sorted(FAMILIES)}")
+        self.family = FAMILIES[family]
+        self.special_ids = {text: FIRST_SPECIAL + i for i, text in enumerate(self.family.specials)}
+        self.vocab_size = FIRST_SPECIAL + len(self.special_ids)
+        self.text_stop_id = self.special_ids[self.family.text_stop]
+        self.call_stop_id = self.special_ids[self.family.call_stop]
+        self.stop_ids = frozenset({self.text_stop_id, self.call_stop_id})
+        self.eos_id = self.special_ids["<|endoftext|>"]
+        self.max_trim_tokens = self.family.max_trim_tokens
+        self.trailing_ids = self.stop_ids if self.max_trim_tokens else frozenset[int]()
+        self._split_specials = re.compile("(" + "|".join(map(re.escape, self.special_ids)) + ")")
+        self._bytes = [bytes([i]) for i in range(256)] + [piece.encode() for piece in PIECES]
+        self._bytes += [text.encode() for text in self.special_ids]
+
+    def encode(self, text: str) -> list[int]:
+        """Canonical ids: one a byte, one a special token that stands in the text."""
+        if "<|" not in text:
+            return list(text.encode())
+        ids: list[int] = []
+        for part in self._split_specials.split(text):
+            special = self.special_ids.get(part)
+            if special is None:
+                ids.extend(part.encode())
+            else:
+                ids.append(special)
+        return ids
+
+    def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
+        """Text of `ids`; bytes that form no character become U+FFFD, as in any byte-level tokenizer."""
+        table, special = self._bytes, FIRST_SPECIAL
+        try:
+            if skip_special_tokens:
+                return b"".join([table[i] for i in ids if i < special]).decode(errors="replace")
+            return b"".join([table[i] for i in ids]).decode(errors="replace")
+        except (IndexError, TypeError):
+            bad = next(i for i in ids if not isinstance(i, int) or not 0 <= i < self.vocab_size)
+            raise TokenizerError(f"token id: {bad!r} is not in 0..{self.vocab_size - 1}") from None
+
+    def name(self, token: int) -> str:
+        """A readable name for one id: special tokens as they are, pieces and bytes quoted."""
+        text = self._bytes[token]
+        return text.decode() if token >= FIRST_SPECIAL else repr(text.decode("latin-1"))[1:-1]
+
+    def render_text(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        template_options: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The conversation as the family's template writes it."""
+        for i, message in enumerate(messages):
+            if not isinstance(message.get("role"), str):
+                raise TokenizerError(f"messages[{i}].role: {message.get('role')!r} is not a string")
+            if not isinstance(message.get("content"), str | None):
+                raise TokenizerError(f"messages[{i}].content: {type(message['content']).__name__} is not a string")
+        text: str = _compiled(self.family.template).render(
+            messages=messages, tools=tools, add_generation_prompt=add_generation_prompt, **(template_options or {})
+        )
+        return text
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        template_options: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        """Canonical ids of a whole conversation."""
+        return self.encode(
+            self.render_text(
+                messages,
+                tools=tools,
+                add_generation_prompt=add_generation_prompt,
+                template_options=template_options,
+            )
+        )
+
+    def extend(
+        self,
+        prefix: Sequence[int],
+        appended: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        template_options: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        """`prefix`, less a stop token that `appended` opens with again, then `appended` and the next opener.
+
+        `tools` stand in the first system message only, so they change nothing behind a prefix.
+        """
+        if not appended:
+            raise TokenizerError("appended: no message; a reply is followed by at least one")
+        ids = list(prefix)
+        if self.max_trim_tokens and ids and ids[-1] in self.stop_ids:
+            ids.pop()
+        return ids + self.render(appended, template_options=template_options)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write a Hugging Face tokenizer folder (`tokenizer.json` and its config) that gives the same ids."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, document in self._hugging_face().items():
+            (folder / file).write_text(json.dumps(document, ensure_ascii=False, indent=1), encoding="utf-8")
+        return folder
+
+    def _hugging_face(self) -> dict[str, Any]:
+        symbol = _byte_symbols()
+        vocabulary = {symbol[i]: i for i in range(256)}
+        vocabulary |= {"".join(symbol[b] for b in piece.encode()): FIRST_PIECE + i for i, piece in enumerate(PIECES)}
+        added = [
+            {
+                "id": token,
+                "content": text,
+                "single_word": False,
+                "lstrip": False,
+                "rstrip": False,
+                "normalized": False,
+                "special": True,
+            }
+            for text, token in self.special_ids.items()
+        ]
+        byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+        return {
+            "tokenizer.json": {
+                "version": "1.0",
+                "truncation": None,
+                "padding": None,
+                "added_tokens": added,
+                "normalizer": None,
+                "pre_tokenizer": byte_level,
+                "post_processor": byte_level,
+                "decoder": byte_level,
+                "model": {
+                    "type": "BPE",
+                    "dropout": None,
+                    "unk_token": None,
+                    "continuing_subword_prefix": None,
+                    "end_of_word_suffix": None,
+                    "fuse_unk": False,
+                    "byte_fallback": False,
+                    "ignore_merges": False,
+                    "vocab": vocabulary,
+                    "merges": [],
+                },
+            },
+            "tokenizer_config.json": {
+                "tokenizer_class": "PreTrainedTokenizerFast",
+                "eos_token": self.family.text_stop,
+                "pad_token": "<|endoftext|>",
+                "clean_up_tokenization_spaces": False,
+                "model_max_length": 1 << 20,
+                "chat_template": self.family.template,
+                "additional_special_tokens": list(self.special_ids),
+            },
+            "config.json": {"model_type": "qwen2", "vocab_size": self.vocab_size},
+        }
+
+
+def _byte_symbols() -> list[str]:
+    """The printable stand-in of each byte in byte-level BPE vocabularies (GPT-2's scheme)."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    symbols = {byte: chr(byte) for byte in printable}
+    spare = (chr(0x100 + n) for n in range(256))
+    return [symbols.get(byte) or next(spare) for byte in range(256)]

@@ -1,0 +1,212 @@
+"""The rule API: how a contract is written.
+
+    @rule("identity/siblings-share-id", level="meaning", reason="…", source="…", needs={"session.v2"})
+    def siblings_share_id(case, rollout, see):
+        '''All samples of one rollout carry the same rollout_id.'''
+        if len(rollout.samples) > 1:
+            for sample in rollout.samples: see.equal(…)
+
+The docstring is the statement. What the function takes decides how often it is called: `(case, see)` once a
+case, `(case, rollout, see)` once a rollout, `(case, rollout, sample, see)` once a sample.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from functools import cached_property
+from typing import Any, Literal
+
+from miles_sim.ledger import Generation, Ledger, Turn
+from miles_sim.scenarios.model import RolloutInput, Scenario
+from miles_sim.targets.observation import Observation, RolloutView, SampleView
+
+
+class Level(IntEnum):
+    """What fails lower blocks the same sample's higher checks."""
+
+    SCHEMA = 0
+    STRUCTURE = 1
+    ALIGNMENT = 2
+    MEANING = 3
+
+
+class Severity(Enum):
+    """How bad a violation is."""
+
+    MUST = "must"
+    """Wrong training data or a broken promise."""
+    SHOULD = "should"
+    """A misleading figure."""
+    PIN = "pin"
+    """What is observed, recorded."""
+
+
+@dataclass(frozen=True)
+class RolloutCase:
+    """One rollout of a case, with its own part of the truth."""
+
+    number: int
+    view: RolloutView
+    input: RolloutInput
+    turns: tuple[Turn, ...]
+    generations: tuple[Generation, ...]
+    """All that its agent was answered with, superseded attempts included."""
+    kept: tuple[Generation, ...]
+    """Less what the agent asked again."""
+
+    @property
+    def samples(self) -> tuple[SampleView, ...]:
+        return self.view.samples
+
+
+@dataclass(frozen=True)
+class Case:
+    """One play, ready to be judged: scenario and ledger say what is true, the observation what came out."""
+
+    scenario: Scenario
+    session: Literal["v1", "v2"]
+    ledger: Ledger
+    observation: Observation
+    capabilities: frozenset[str] = frozenset()
+
+    @property
+    def name(self) -> str:
+        """`scenario/session`, as reports and `--scenario` name it."""
+        return f"{self.scenario.name}/{self.session}"
+
+    @cached_property
+    def rollouts(self) -> tuple[RolloutCase, ...]:
+        return tuple(
+            RolloutCase(
+                number=number,
+                view=view,
+                input=self.scenario.rollouts[number],
+                turns=self.ledger.turns_of(number),
+                generations=self.ledger.generations_of(number),
+                kept=self.ledger.kept_of(number),
+            )
+            for number, view in enumerate(self.observation.rollouts)
+        )
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a case something was seen."""
+
+    rollout: int | None = None
+    sample: int | None = None
+    detail: str = ""
+
+    def __str__(self) -> str:
+        parts = [f"rollout {self.rollout}"] if self.rollout is not None else []
+        parts += [f"sample {self.sample}"] if self.sample is not None else []
+        return ", ".join([*parts, self.detail] if self.detail else parts) or "case"
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One thing that a rule found broken."""
+
+    rule: str
+    place: Place
+    message: str
+    expected: str = ""
+    found: str = ""
+
+
+@dataclass
+class Recorder:
+    """Counts what a check really looked at, and takes down what it found broken."""
+
+    rule: str
+    place: Place = Place()
+    witnesses: int = 0
+    violations: list[Violation] = field(default_factory=list)
+
+    def equal(self, found: Any, expected: Any, message: str, detail: str = "") -> bool:
+        """One witness; a violation unless `found == expected`."""
+        return self.that(found == expected, message, expected=expected, found=found, detail=detail)
+
+    def that(self, holds: bool, message: str, *, expected: Any = "", found: Any = "", detail: str = "") -> bool:
+        """One witness; a violation unless it `holds`. `detail` says where within the rollout or sample."""
+        self.witnesses += 1
+        if not holds:
+            place = Place(self.place.rollout, self.place.sample, detail)
+            self.violations.append(Violation(self.rule, place, message, brief(expected), brief(found)))
+        return holds
+
+
+def brief(value: Any, limit: int = 160) -> str:
+    """A value for a report: strings as they are, others by repr, cut in the middle."""
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= limit else f"{text[: limit - 40]} … {text[-36:]}"
+
+
+Check = Callable[..., None]
+Scope = Literal["case", "rollout", "sample"]
+_SCOPES: dict[int, Scope] = {2: "case", 3: "rollout", 4: "sample"}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One contract."""
+
+    id: str
+    """`area/name`."""
+    statement: str
+    reason: str
+    """Why it matters: what goes wrong in training without it."""
+    source: str
+    """Where the promise comes from: a pull request, a protocol, a design decision."""
+    level: Level
+    severity: Severity
+    needs: frozenset[str]
+    """Capabilities a target must have for the rule to apply."""
+    scope: Scope
+    check: Check
+
+    @property
+    def area(self) -> str:
+        return self.id.split("/", 1)[0]
+
+
+class RuleError(ValueError):
+    """A rule that is not well formed."""
+
+
+def rule(
+    id: str,
+    *,
+    level: Literal["schema", "structure", "alignment", "meaning"],
+    reason: str,
+    source: str,
+    severity: Literal["must", "should", "pin"] = "must",
+    needs: Iterable[str] = (),
+) -> Callable[[Check], Rule]:
+    """Make a `Rule` of a check function; its docstring is the statement, its parameters the scope."""
+
+    def make(check: Check) -> Rule:
+        statement = inspect.getdoc(check) or ""
+        parameters = len(inspect.signature(check).parameters)
+        if "/" not in id:
+            raise RuleError(f"rule {id!r}: an id is area/name")
+        if not statement:
+            raise RuleError(f"rule {id!r}: the check has no docstring, which is its statement")
+        if parameters not in _SCOPES:
+            raise RuleError(
+                f"rule {id!r}: a check takes (case, see), (case, rollout, see) or (case, rollout, sample, see)"
+            )
+        return Rule(
+            id=id,
+            statement=" ".join(statement.split()),
+            reason=reason,
+            source=source,
+            level=Level[level.upper()],
+            severity=Severity(severity),
+            needs=frozenset(needs),
+            scope=_SCOPES[parameters],
+            check=check,
+        )
+
+    return make
