@@ -7,7 +7,8 @@
             for sample in rollout.samples: see.equal(…)
 
 The docstring is the statement. What the function takes decides how often it is called: `(case, see)` once a
-case, `(case, rollout, see)` once a rollout, `(case, rollout, sample, see)` once a sample.
+case, `(case, rollout, see)` once a rollout, `(case, rollout, sample, see)` once a sample; `(cases, see)` once
+a scenario that was played under several session versions, with one case each.
 """
 
 import inspect
@@ -144,8 +145,13 @@ def brief(value: Any, limit: int = 160) -> str:
 
 
 Check = Callable[..., None]
-Scope = Literal["case", "rollout", "sample"]
-_SCOPES: dict[int, Scope] = {2: "case", 3: "rollout", 4: "sample"}
+Scope = Literal["case", "rollout", "sample", "scenario"]
+_SCOPES: dict[tuple[str, int], Scope] = {
+    ("case", 2): "case",
+    ("case", 3): "rollout",
+    ("case", 4): "sample",
+    ("cases", 2): "scenario",
+}
 
 
 @dataclass(frozen=True)
@@ -188,7 +194,8 @@ def rule(
 
     def make(check: Check) -> Rule:
         statement = inspect.getdoc(check) or ""
-        parameters = len(inspect.signature(check).parameters)
+        parameters = list(inspect.signature(check).parameters)
+        scope = _SCOPES.get((parameters[0] if parameters else "", len(parameters)))
         if "/" not in id:
             raise RuleError(f"rule {id!r}: an id is area/name")
         if not statement:
@@ -205,7 +212,7 @@ def rule(
             level=Level[level.upper()],
             severity=Severity(severity),
             needs=frozenset(needs),
-            scope=_SCOPES[parameters],
+            scope=scope,
             check=check,
         )
 

@@ -1,0 +1,123 @@
+"""Judging: rules over cases, lowest level first, each verdict with the number of witnesses behind it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from miles_sim.verify.report import Verdict
+from miles_sim.verify.rule import Case, Place, Recorder, Rule, Violation
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What one rule says of one case."""
+
+    rule: Rule
+    case: str
+    verdict: Verdict
+    witnesses: int = 0
+    violations: tuple[Violation, ...] = ()
+    reason: str = ""
+    """Why it is not applicable or blocked."""
+
+
+class _Blocked:
+    """Samples and rollouts that failed at a level, and so are out of sight for higher ones."""
+
+    def __init__(self) -> None:
+        self._failed: list[tuple[int, Place, str]] = []
+
+    def add(self, rule: Rule, violations: Sequence[Violation]) -> None:
+        self._failed += [(int(rule.level), violation.place, rule.id) for violation in violations]
+
+    def by(self, rule: Rule, rollout: int | None = None, sample: int | None = None) -> str | None:
+        """The rule whose violation at a lower level hides this place, if any."""
+        for level, place, id in self._failed:
+            if level >= rule.level:
+                continue
+            same_rollout = None in (rollout, place.rollout) or rollout == place.rollout
+            same_sample = None in (sample, place.sample) or sample == place.sample
+            if same_rollout and same_sample:
+                return id
+        return None
+
+
+def judge(case: Case, rules: Sequence[Rule]) -> list[Judgement]:
+    """One judgement a rule of scope case, rollout or sample, in the order of `rules`."""
+    blocked = _Blocked()
+    judgements: dict[str, Judgement] = {}
+    for rule in sorted(rules, key=lambda rule: rule.level):
+        if rule.scope != "scenario":
+            judgements[rule.id] = _judge_one(case, rule, blocked)
+            blocked.add(rule, judgements[rule.id].violations)
+    return [judgements[rule.id] for rule in rules if rule.id in judgements]
+
+
+def _judge_one(case: Case, rule: Rule, blocked: _Blocked) -> Judgement:
+    missing = sorted(rule.needs - case.capabilities)
+    if missing:
+        return Judgement(rule, case.name, Verdict.NOT_APPLICABLE, reason=f"needs {', '.join(missing)}")
+    witnesses = 0
+    violations: list[Violation] = []
+    blocker: str | None = None
+    for place, arguments in _calls(case, rule):
+        by = blocked.by(rule, place.rollout, place.sample)
+        if by is not None:
+            blocker = by
+            continue
+        see = Recorder(rule.id, place)
+        _run(rule, see, *arguments)
+        witnesses += see.witnesses
+        violations += see.violations
+    return _verdict(rule, case.name, witnesses, violations, blocker)
+
+
+def judge_scenario(cases: Mapping[str, Case], rules: Sequence[Rule], failed: frozenset[str]) -> list[Judgement]:
+    """One judgement a rule of scope scenario, over the cases of one scenario by session version.
+
+    `failed`: names of cases with a violation below the level of meaning; they block.
+    """
+    first = next(iter(cases.values()))
+    name = f"{first.scenario.name}/{'+'.join(cases)}"
+    judgements = []
+    for rule in (rule for rule in rules if rule.scope == "scenario"):
+        missing = sorted(rule.needs - first.capabilities)
+        if missing:
+            judgements.append(Judgement(rule, name, Verdict.NOT_APPLICABLE, reason=f"needs {', '.join(missing)}"))
+            continue
+        hidden = sorted(failed & {case.name for case in cases.values()})
+        see = Recorder(rule.id)
+        if not hidden:
+            _run(rule, see, cases)
+        judgements.append(_verdict(rule, name, see.witnesses, see.violations, hidden[0] if hidden else None))
+    return judgements
+
+
+def _calls(case: Case, rule: Rule) -> Iterator[tuple[Place, tuple[Any, ...]]]:
+    if rule.scope == "case":
+        yield Place(), (case,)
+        return
+    for rollout in case.rollouts:
+        if rule.scope == "rollout":
+            yield Place(rollout.number), (case, rollout)
+            continue
+        for number, sample in enumerate(rollout.samples):
+            yield Place(rollout.number, number), (case, rollout, sample)
+
+
+def _run(rule: Rule, see: Recorder, *arguments: Any) -> None:
+    """A check that raises has met data that it cannot read: a violation, never the end of the run."""
+    try:
+        rule.check(*arguments, see)
+    except Exception as error:
+        see.that(False, f"the check could not read this: {type(error).__name__}: {error}")
+
+
+def _verdict(rule: Rule, case: str, witnesses: int, violations: Sequence[Violation], blocker: str | None) -> Judgement:
+    if violations:
+        return Judgement(rule, case, Verdict.VIOLATION, witnesses, tuple(violations))
+    if witnesses:
+        return Judgement(rule, case, Verdict.PASS, witnesses)
+    if blocker is not None:
+        return Judgement(rule, case, Verdict.BLOCKED, reason=f"blocked by {blocker}")
+    return Judgement(rule, case, Verdict.NOT_APPLICABLE, reason="nothing to look at in this scenario")

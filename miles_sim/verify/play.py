@@ -1,0 +1,136 @@
+"""Playing: one scenario against one target, from engine and agent to the case that rules judge."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from miles_sim.agent.player import play_plan
+from miles_sim.document import DocumentError, read
+from miles_sim.engine.engine import Engine
+from miles_sim.ledger import Generation, Ledger, Turn
+from miles_sim.scenarios.compile import engine_settings, sampling
+from miles_sim.scenarios.model import Scenario, SessionVersion
+from miles_sim.targets.base import Job, Target, TargetError
+from miles_sim.targets.observation import Observation
+from miles_sim.tokenizer import FAMILIES, ByteTokenizer
+from miles_sim.transport import LocalNetwork, serve
+from miles_sim.verify.rule import Case
+
+ENGINE_HOST = "engine"
+
+
+async def play(
+    scenario: Scenario,
+    target: Target,
+    *,
+    session: SessionVersion,
+    network: LocalNetwork | None = None,
+    timeout: float = 60.0,
+) -> Case:
+    """Play `scenario` on `target` under one session version.
+
+    With `network` the engine is a host of this process (for a target that shares it); without, it listens on
+    loopback. Raises `TargetError` where the target hangs for `timeout` seconds, dies, or answers nonsense.
+    """
+    info = await target.describe()
+    engine = Engine(engine_settings(scenario), seed=scenario.seed)
+    journals: list[list[Turn]] = [[] for _ in scenario.rollouts]
+    async with AsyncExitStack() as stack:
+        engine_url = await stack.enter_async_context(_reachable(engine, network))
+        client = await stack.enter_async_context(_client(network))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="miles-sim-")))
+
+        async def agent(
+            rollout: int, base_url: str, request_kwargs: Mapping[str, Any], metadata: Mapping[str, Any]
+        ) -> dict[str, Any] | None:
+            return await play_plan(
+                scenario.plan,
+                client=client,
+                base_url=base_url,
+                request_kwargs=request_kwargs,
+                rollout=rollout,
+                seed=scenario.seed,
+                model=scenario.engine.model,
+                journal=journals[rollout],
+            )
+
+        job = _job(scenario, session, engine_url, folder)
+        try:
+            document = await asyncio.wait_for(target.play(job, agent), timeout)
+        except asyncio.TimeoutError:
+            raise TargetError(f"{info['name']}: {scenario.name}/{session} took more than {timeout:g} s") from None
+        requests_open = engine.requests_open
+    return Case(
+        scenario=scenario,
+        session=session,
+        ledger=_ledger(engine.generations, journals),
+        observation=_observation(document, scenario, session, info["name"], requests_open),
+        capabilities=frozenset(info["capabilities"]) | ({"python-O"} if info["optimize"] else set()),
+    )
+
+
+@asynccontextmanager
+async def _reachable(engine: Engine, network: LocalNetwork | None) -> AsyncIterator[str]:
+    if network is None:
+        async with serve(engine.app) as url:
+            yield url
+        return
+    network.mount(ENGINE_HOST, engine.app)
+    try:
+        yield f"http://{ENGINE_HOST}"
+    finally:
+        network.unmount(ENGINE_HOST)
+
+
+@asynccontextmanager
+async def _client(network: LocalNetwork | None) -> AsyncIterator[httpx.AsyncClient]:
+    client = httpx.AsyncClient(transport=network, timeout=None)
+    try:
+        yield client
+    finally:
+        if network is None:  # a network is its owner's to close
+            await client.aclose()
+
+
+def _job(scenario: Scenario, session: SessionVersion, engine_url: str, folder: Path) -> Job:
+    family = FAMILIES[scenario.engine.tokenizer]
+    speculative = scenario.engine.speculative
+    return Job(
+        session=session,
+        engine_url=engine_url,
+        tokenizer=family.name,
+        tokenizer_folder=str(ByteTokenizer(family.name).save(folder)),
+        tito=family.miles_tito,
+        inputs=[rollout.model_dump(mode="json") for rollout in scenario.rollouts],
+        sampling=[sampling(scenario, number) for number in range(len(scenario.rollouts))],
+        max_seq_len=scenario.max_seq_len,
+        speculative_algorithm=speculative.algorithm if speculative else None,
+    )
+
+
+def _ledger(generations: list[Generation], journals: list[list[Turn]]) -> Ledger:
+    """Generations in plan order; what no turn was answered with comes last, by id."""
+    turns = tuple(turn for journal in journals for turn in journal)
+    place = {turn.response_id: number for number, turn in enumerate(turns)}
+    ordered = sorted(generations, key=lambda g: (place.get(g.id, len(place)), g.id))
+    return Ledger(generations=tuple(ordered), turns=turns)
+
+
+def _observation(document: Any, scenario: Scenario, session: str, target: str, requests_open: int) -> Observation:
+    try:
+        observation = read(Observation, document, name=f"{target}: observation of {scenario.name}/{session}")
+    except DocumentError as error:
+        raise TargetError(str(error)) from None
+    if len(observation.rollouts) != len(scenario.rollouts):
+        raise TargetError(
+            f"{target}: observation of {scenario.name}/{session}: {len(observation.rollouts)} rollouts, "
+            f"{len(scenario.rollouts)} were asked"
+        )
+    if observation.requests_open is None:
+        observation = observation.model_copy(update={"requests_open": requests_open})
+    return observation

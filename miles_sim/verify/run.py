@@ -1,0 +1,186 @@
+"""Running: scenarios × contracts on one target, into one report."""
+
+import shlex
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from miles_sim.scenarios.model import Scenario, SessionVersion
+from miles_sim.targets.base import Target, TargetInfo
+from miles_sim.transport import LocalNetwork
+from miles_sim.verify.baseline import Baseline
+from miles_sim.verify.judge import Judgement, judge, judge_scenario
+from miles_sim.verify.play import play
+from miles_sim.verify.report import ContractView, Finding, Report, Result, TargetView, Verdict, summarise
+from miles_sim.verify.rule import Case, Level, Rule
+
+Progress = Callable[[str, int, int], None]
+"""Called with (case name, number done, number in all) before each play."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A report and the cases behind it, by case name."""
+
+    report: Report
+    cases: dict[str, Case]
+
+
+class SelectionError(ValueError):
+    """A scenario pattern that matches no case."""
+
+
+def select_cases(scenarios: Sequence[Scenario], patterns: Sequence[str]) -> list[tuple[Scenario, SessionVersion]]:
+    """Cases whose `scenario` or `scenario/session` matches one of the glob `patterns`; all without a pattern."""
+    cases = [(scenario, session) for scenario in scenarios for session in scenario.sessions]
+
+    def matches(scenario: Scenario, session: str, pattern: str) -> bool:
+        return fnmatchcase(scenario.name, pattern) or fnmatchcase(f"{scenario.name}/{session}", pattern)
+
+    for pattern in patterns:
+        if not any(matches(*case, pattern) for case in cases):
+            raise SelectionError(f"scenario: {pattern!r} matches none of the {len(scenarios)} scenarios")
+    return [case for case in cases if not patterns or any(matches(*case, pattern) for pattern in patterns)]
+
+
+async def verify(
+    cases: Sequence[tuple[Scenario, SessionVersion]],
+    target: Target,
+    rules: Sequence[Rule],
+    *,
+    network: LocalNetwork | None = None,
+    seed: int = 0,
+    complete: bool = True,
+    baseline: Baseline | None = None,
+    command: Sequence[str] = ("miles-sim", "verify"),
+    progress: Progress | None = None,
+) -> Run:
+    """Play every case, judge it by every rule.
+
+    `seed` is added to each scenario's own. `complete`: the whole library and pack are at work, so a rule
+    without a witness is vacuous and a baseline entry without an answer is reported. `command` opens each
+    reproduction line.
+    """
+    info = await target.describe()
+    capabilities = frozenset(info["capabilities"])
+    played: dict[str, Case] = {}
+    judgements: list[Judgement] = []
+    for number, (scenario, session) in enumerate(cases):
+        name = f"{scenario.name}/{session}"
+        if progress is not None:
+            progress(name, number, len(cases))
+        need = f"session.{session}"
+        if need not in capabilities:
+            reason = f"needs {need}: {info['absent'].get(need, 'the target does not claim it')}"
+            judgements += [
+                Judgement(rule, name, Verdict.NOT_APPLICABLE, reason=reason)
+                for rule in rules
+                if rule.scope != "scenario"
+            ]
+            continue
+        seeded = scenario.model_copy(update={"seed": scenario.seed + seed})
+        played[name] = await play(seeded, target, session=session, network=network)
+        judgements += judge(played[name], rules)
+    judgements += _across_sessions(played, judgements, rules)
+    if seed:
+        command = (*command, "--seed", str(seed))
+    report = _report(info, seed, rules, judgements, complete, baseline, command)
+    return Run(report, played)
+
+
+def _across_sessions(
+    played: dict[str, Case], judgements: Sequence[Judgement], rules: Sequence[Rule]
+) -> list[Judgement]:
+    failed = frozenset(j.case for j in judgements if j.violations and j.rule.level < Level.MEANING)
+    by_scenario: dict[str, dict[str, Case]] = defaultdict(dict)
+    for case in played.values():
+        by_scenario[case.scenario.name][case.session] = case
+    return [
+        judgement
+        for cases in by_scenario.values()
+        if len(cases) > 1
+        for judgement in judge_scenario(cases, rules, failed)
+    ]
+
+
+def _report(
+    info: TargetInfo,
+    seed: int,
+    rules: Sequence[Rule],
+    judgements: Sequence[Judgement],
+    complete: bool,
+    baseline: Baseline | None,
+    command: Sequence[str],
+) -> Report:
+    known = baseline.reasons() if baseline else {}
+    results = []
+    for judgement in judgements:
+        result = _result(judgement, command)
+        entry = known.get((result.scenario, result.contract))
+        if entry is not None and result.verdict is Verdict.VIOLATION:
+            result = result.model_copy(update={"verdict": Verdict.KNOWN, "message": entry.reason})
+        elif entry is not None and result.verdict is Verdict.PASS:
+            message = f"the baseline lists this as a violation: {entry.reason}"
+            result = result.model_copy(update={"verdict": Verdict.UNEXPECTED_PASS, "message": message})
+        results.append(result)
+    answered = {(r.scenario, r.contract) for r in results if r.verdict in (Verdict.KNOWN, Verdict.UNEXPECTED_PASS)}
+    unmatched = [f"{contract} on {scenario}" for scenario, contract in known if (scenario, contract) not in answered]
+    by_rule: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        by_rule[result.contract].append(result)
+    contracts = [_contract(rule, by_rule[rule.id], complete) for rule in rules]
+    return Report(
+        target=TargetView.model_validate(dict(info)),
+        seed=seed,
+        summary=summarise(results, contracts),
+        contracts=tuple(contracts),
+        results=tuple(results),
+        unmatched_baseline=tuple(unmatched) if complete else (),
+    )
+
+
+def _result(judgement: Judgement, command: Sequence[str]) -> Result:
+    findings = tuple(
+        Finding(where=str(v.place), message=v.message, expected=v.expected, found=v.found) for v in judgement.violations
+    )
+    repro = ""
+    if findings:
+        scenario = judgement.case.split("/")[0] if judgement.rule.scope == "scenario" else judgement.case
+        repro = shlex.join([*command, "--scenario", scenario, "--contract", judgement.rule.id])
+    return Result(
+        scenario=judgement.case,
+        contract=judgement.rule.id,
+        verdict=judgement.verdict,
+        witnesses=judgement.witnesses,
+        message=findings[0].message if findings else judgement.reason,
+        where=findings[0].where if findings else "",
+        repro=repro,
+        findings=findings,
+    )
+
+
+_WORST_FIRST = (Verdict.VIOLATION, Verdict.UNEXPECTED_PASS, Verdict.KNOWN, Verdict.PASS, Verdict.BLOCKED)
+
+
+def _contract(rule: Rule, results: Sequence[Result], complete: bool) -> ContractView:
+    present = {result.verdict for result in results}
+    verdict = next((v for v in _WORST_FIRST if v in present), Verdict.NOT_APPLICABLE)
+    reason = ""
+    if verdict is Verdict.NOT_APPLICABLE:
+        lacking = [result.message for result in results if result.message.startswith("needs ")]
+        if lacking:
+            reason = lacking[0]
+        elif complete:
+            verdict, reason = Verdict.VACUOUS, "no scenario of the whole run gave it anything to look at"
+        else:
+            reason = "nothing to look at in the scenarios selected"
+    return ContractView(
+        id=rule.id,
+        statement=rule.statement,
+        severity=rule.severity.value,
+        level=rule.level.name.lower(),
+        witnesses=sum(result.witnesses for result in results),
+        verdict=verdict,
+        reason=reason,
+    )
