@@ -200,10 +200,8 @@ def rule(
             raise RuleError(f"rule {id!r}: an id is area/name")
         if not statement:
             raise RuleError(f"rule {id!r}: the check has no docstring, which is its statement")
-        if parameters not in _SCOPES:
-            raise RuleError(
-                f"rule {id!r}: a check takes (case, see), (case, rollout, see) or (case, rollout, sample, see)"
-            )
+        if scope is None:
+            raise RuleError(f"rule {id!r}: a check takes (case[, rollout[, sample]], see) or (cases, see)")
         return Rule(
             id=id,
             statement=" ".join(statement.split()),
