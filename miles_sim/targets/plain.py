@@ -1,0 +1,86 @@
+"""Plain data out of any implementation's objects. Standard library only: adapters use it in foreign interpreters."""
+
+import base64
+import dataclasses
+import enum
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_SCALARS = (str, int, float, bool, type(None))
+_SESSION = re.compile(r"http://[\w.-]+(?::\d+)?/sessions\b(?:/[0-9a-fA-F-]+)?")
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON can carry it. Arrays become `Rows` documents, what has no plain form its type's name."""
+    if isinstance(value, enum.Enum):
+        return plain(value.value)
+    if isinstance(value, _SCALARS):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "tobytes") and hasattr(value, "dtype"):
+        return scalar_or_rows(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return f"<{type(value).__module__}.{type(value).__qualname__}>"
+
+
+def scalar_or_rows(array: Any) -> Any:
+    """A numpy scalar as a number, a numpy array as a `Rows` document."""
+    if array.shape == ():
+        return array.item()
+    little = array.astype(array.dtype.newbyteorder("<"))
+    return {
+        "shape": list(array.shape),
+        "dtype": str(array.dtype),
+        "base64": base64.b64encode(little.tobytes(order="C")).decode(),
+    }
+
+
+def scrubbed(error: Mapping[str, Any]) -> dict[str, Any]:
+    """An error document without what differs from run to run: ports and session ids."""
+    message = _SESSION.sub("http://sessions/sessions", error["message"])
+    return {**error, "message": message}
+
+
+def shared_objects(owners: Mapping[str, Any]) -> list[str]:
+    """Mutable values that two of the `owners` (name to dataclass) hold in common, as `0.tokens is 1.tokens`.
+
+    Nested values count; of a shared value only its outermost place is named.
+    """
+    first: dict[int, str] = {}
+    found: list[str] = []
+    for owner, instance in owners.items():
+        own: dict[int, str] = {}
+        for name, value in _children(instance):
+            found += _shared(value, f"{owner}.{name}", first, own)
+        first = {**own, **first}
+    return found
+
+
+def _shared(value: Any, place: str, first: Mapping[int, str], own: dict[int, str]) -> Iterator[str]:
+    if not _mutable(value) or id(value) in own:
+        return
+    if id(value) in first:
+        yield f"{first[id(value)]} is {place}"
+        return
+    own[id(value)] = place
+    for key, item in _children(value):
+        yield from _shared(item, f"{place}.{key}", first, own)
+
+
+def _mutable(value: Any) -> bool:
+    parameters = getattr(type(value), "__dataclass_params__", None)
+    return not isinstance(value, (*_SCALARS, enum.Enum, tuple)) and not (parameters and parameters.frozen)
+
+
+def _children(value: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, Mapping):
+        yield from value.items()
+    elif isinstance(value, list):
+        yield from ((number, item) for number, item in enumerate(value) if not isinstance(item, _SCALARS))
+    elif dataclasses.is_dataclass(value):
+        yield from ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))

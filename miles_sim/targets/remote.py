@@ -1,0 +1,91 @@
+"""A target in another interpreter: started once, used for any number of plays, from one event loop after another."""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from miles_sim.targets.base import AgentFunction, Job, TargetError, TargetInfo
+from miles_sim.targets.conversation import Conversation
+
+WORKER = Path(__file__).with_name("worker.py")
+
+
+class RemoteTarget:
+    """Runs an adapter file or a `pkg.mod:factory` under `python`, by way of `worker.py`.
+
+    `paths` are searched for modules first. Timeouts are in seconds. A worker that dies, hangs or answers nonsense
+    gives a `TargetError` with the interpreter and the last lines it printed; the next play starts another one.
+    """
+
+    def __init__(
+        self,
+        python: str,
+        *,
+        adapter: Path | str | None = None,
+        target: str | None = None,
+        optimize: bool = False,
+        paths: Sequence[Path | str] = (),
+        start_timeout: float = 180.0,
+        play_timeout: float = 180.0,
+    ) -> None:
+        if (adapter is None) == (target is None):
+            raise ValueError(f"adapter: {adapter!r}, target: {target!r}: exactly one of them is due")
+        what = ["--target", target] if target is not None else ["--adapter", str(adapter)]
+        where = [part for path in paths for part in ("--path", os.path.abspath(path))]
+        self._command = [python, *(["-O"] if optimize else []), str(WORKER), *what, *where]
+        self._start_timeout = start_timeout
+        self._play_timeout = play_timeout
+        self._conversation: Conversation | None = None
+        self._unusable: str | None = None
+        self._info: TargetInfo | None = None
+
+    async def describe(self) -> TargetInfo:
+        """What the target says of itself; asked once."""
+        if self._info is None:
+            value = await self._ask("describe", self._start_timeout)
+            missing = [name for name in TargetInfo.__annotations__ if name not in value]
+            if missing:
+                raise TargetError(f"{self._command[0]}: describe: the answer lacks {missing}")
+            self._info = cast(TargetInfo, value)
+        return self._info
+
+    async def play(self, job: Job, agent: AgentFunction) -> dict[str, Any]:
+        """As `Target.play`. Given up (cancelled), the worker ends: what it is about cannot be told."""
+        return await self._ask("play", self._play_timeout, agent, job=job)
+
+    async def close(self) -> None:
+        """End the worker and wait until it is gone; by force where it does not end by itself."""
+        conversation, self._conversation = self._conversation, None
+        if conversation is not None:
+            await asyncio.to_thread(conversation.close)
+
+    async def _ask(self, op: str, timeout: float, agent: AgentFunction | None = None, **fields: Any) -> dict[str, Any]:
+        conversation = self._conversation or await self._begin()
+        try:
+            value = await conversation.ask(op, timeout, agent, **fields)
+            if not isinstance(value, Mapping):
+                raise TargetError(f"{self._command[0]}: {op}: answered {type(value).__name__}, a mapping is due")
+        except BaseException:
+            self._conversation = None
+            await asyncio.shield(asyncio.to_thread(conversation.close, 0.5))
+            raise
+        return dict(value)
+
+    async def _begin(self) -> Conversation:
+        """A worker that has loaded its target. What failed to start once is not tried again."""
+        if self._unusable is not None:
+            raise TargetError(self._unusable)
+        conversation = None
+        try:
+            conversation = Conversation(self._command)
+            await conversation.begin(self._start_timeout)
+        except BaseException as error:
+            if isinstance(error, TargetError):
+                self._unusable = str(error)
+            if conversation is not None:
+                await asyncio.shield(asyncio.to_thread(conversation.close, 0.5))
+            raise
+        self._conversation = conversation
+        return conversation
