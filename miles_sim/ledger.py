@@ -79,9 +79,16 @@ class Ledger(Document):
         return tuple(g for g in self.generations if g.id in ids)
 
     def kept_of(self, rollout: int) -> tuple[Generation, ...]:
-        """As `generations_of`, less what the agent asked again: these the trainer must see, each once."""
-        turns = self.turns_of(rollout)
-        answered = [turn for turn in turns if turn.response_id is not None]
+        """As `generations_of`, less what the agent asked again: these the trainer must see, each once.
+
+        A superseded reply that another conversation still stands on (a fork made before the retry) is kept.
+        """
+        answered = [turn for turn in self.turns_of(rollout) if turn.response_id is not None]
         superseded = {turn.retry_of for turn in answered} - {None}
-        ids = {turn.response_id for turn in answered if turn.step not in superseded}
+        needed: set[str | None] = set()
+        ids = set()
+        for turn in reversed(answered):  # a step stands before those that go on from it
+            if turn.step not in superseded or turn.step in needed:
+                needed.add(turn.parent)
+                ids.add(turn.response_id)
         return tuple(g for g in self.generations if g.id in ids)

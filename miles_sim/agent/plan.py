@@ -1,88 +1,33 @@
-"""What the simulated agent does: a tree of steps. Each step that asks the model makes one request."""
+"""What the simulated agent does: a tree of steps."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, field
+from typing import Any
 
 from pydantic import Field, model_validator
 
+from miles_sim.agent.steps import Ask, Compact, Crash, Key, Parallel, Retry, Say, Step, Subagent, Tool
 from miles_sim.document import Document
 from miles_sim.reply import Reply
 
-Key = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
-
-
-class _Asks(Document):
-    key: Key | None = None
-    """Name of the step, unique in the plan. Default: its place, as `2` or `3.1` (first step inside step 3)."""
-    reply: Reply = Reply()
-    """What the engine answers."""
-    max_tokens: int | None = Field(default=None, ge=1)
-    """Bound sent with this request, in place of the rollout's."""
-
-
-class Say(_Asks):
-    """A user message, then a reply."""
-
-    do: Literal["say"] = "say"
-    text: str | None = None
-    """Default: seeded words."""
-    words: int = Field(default=8, ge=0, le=10_000)
-
-
-class Tool(_Asks):
-    """A result for each tool call of the latest reply, then a reply."""
-
-    do: Literal["tool"] = "tool"
-    words: int = Field(default=6, ge=0, le=10_000)
-    """Seeded words in each result."""
-
-
-class Compact(_Asks):
-    """History is cut down and the conversation goes on from a new root: a user message, then a reply."""
-
-    do: Literal["compact"] = "compact"
-    keep: Literal["summary", "tail"] = "summary"
-    """`summary`: system message and a summary. `tail`: system message and the last `tail` messages."""
-    tail: int = Field(default=2, ge=1, le=1_000)
-    words: int = Field(default=12, ge=0, le=10_000)
-
-
-class Retry(_Asks):
-    """The latest request of this conversation again, word for word; its new reply replaces the old one."""
-
-    do: Literal["retry"] = "retry"
-
-
-class Subagent(Document):
-    """A conversation of its own: a fresh root, or a fork of this conversation's history."""
-
-    do: Literal["subagent"] = "subagent"
-    key: Key | None = None
-    start: Literal["fresh", "fork"] = "fresh"
-    at: Key | None = None
-    """With `fork`: the step just after whose reply it forks. Default: the latest one."""
-    returns: bool = False
-    """Its last reply is told to this conversation with the next user message."""
-    steps: tuple["Step", ...] = Field(min_length=1)
-
-
-class Parallel(Document):
-    """Subagents that run at the same time."""
-
-    do: Literal["parallel"] = "parallel"
-    key: Key | None = None
-    branches: tuple[Subagent, ...] = Field(min_length=2)
-
-
-class Crash(Document):
-    """The agent raises here."""
-
-    do: Literal["crash"] = "crash"
-    key: Key | None = None
-    message: str = "the agent crashed"
-
-
-Step = Annotated[Say | Tool | Compact | Retry | Subagent | Parallel | Crash, Field(discriminator="do")]
+__all__ = [
+    "Ask",
+    "Asked",
+    "Compact",
+    "Crash",
+    "Key",
+    "Parallel",
+    "Plan",
+    "Retry",
+    "Say",
+    "Step",
+    "Subagent",
+    "Tool",
+    "asked",
+    "branches",
+    "keyed",
+    "walk",
+]
 
 
 class Plan(Document):
@@ -92,7 +37,7 @@ class Plan(Document):
     """System message; None for none."""
     tools: tuple[dict[str, Any], ...] = ()
     """Tool definitions in OpenAI's form, sent with every request."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Step, ...] = Field(default=())
     returns: dict[str, Any] | None = None
     """What the agent function returns at the end: metadata for its samples, `reward` among it."""
 
@@ -103,14 +48,33 @@ class Plan(Document):
             if key in seen:
                 raise ValueError(f"step key {key!r} stands twice")
             seen.add(key)
-        _check(self.steps, prefix="", history=[])
+        _check_steps(self.steps, prefix="", history=_History())
+        _check_tags(self.steps, keys=seen)
         return self
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question of a plan: the step that asks it first, and what is answered each time."""
+
+    key: str
+    step: Say | Tool | Compact
+    tag: str
+    """Stands as `[tag]` in the last message of the request."""
+    replies: list[Reply] = field(default_factory=list)
+    """By attempt: that of the step, then those of its retries."""
 
 
 def keyed(steps: tuple[Step, ...], prefix: str = "") -> Iterator[tuple[str, Step]]:
     """The steps of one conversation with their keys, without going into subagents."""
     for number, step in enumerate(steps, start=1):
         yield step.key or f"{prefix}{number}", step
+
+
+def branches(key: str, step: Parallel) -> Iterator[tuple[str, Subagent]]:
+    """The subagents of a parallel step with their keys."""
+    for number, branch in enumerate(step.branches, start=1):
+        yield branch.key or f"{key}.{number}", branch
 
 
 def walk(steps: tuple[Step, ...], prefix: str = "") -> Iterator[tuple[str, Step]]:
@@ -120,45 +84,131 @@ def walk(steps: tuple[Step, ...], prefix: str = "") -> Iterator[tuple[str, Step]
         if isinstance(step, Subagent):
             yield from walk(step.steps, f"{key}.")
         elif isinstance(step, Parallel):
-            for number, branch in enumerate(step.branches, start=1):
-                name = branch.key or f"{key}.{number}"
+            for name, branch in branches(key, step):
                 yield name, branch
                 yield from walk(branch.steps, f"{name}.")
 
 
-def _check(steps: tuple[Step, ...], *, prefix: str, history: list[tuple[str, Reply]]) -> None:
-    """Refuse steps that refer to nothing. `history`: the replies this conversation stands on."""
+def asked(steps: tuple[Step, ...], prefix: str = "") -> Iterator[Asked]:
+    """Every question of a plan, retries folded into what they ask again."""
+    latest: Asked | None = None
+    for key, step in keyed(steps, prefix):
+        if isinstance(step, Subagent):
+            yield from asked(step.steps, f"{key}.")
+        elif isinstance(step, Parallel):
+            for name, branch in branches(key, step):
+                yield from asked(branch.steps, f"{name}.")
+        elif isinstance(step, Retry) and latest is not None:
+            latest.replies.append(step.reply)
+        elif isinstance(step, Say | Tool | Compact):
+            if latest is not None:
+                yield latest
+            tag = (step.tag if isinstance(step, Say) else None) or key
+            latest = Asked(key, step, tag, [step.reply])
+    if latest is not None:
+        yield latest
+
+
+@dataclass
+class _History:
+    """What a conversation stands on: roles of its messages (without system), and the replies among them."""
+
+    roles: list[str] = field(default_factory=list)
+    replies: list[tuple[str, Reply, int]] = field(default_factory=list)
+    """Step key, what it answers, number of messages up to and with it."""
+    asks: bool = False
+    """The conversation made a request of its own."""
+
+    def add(self, key: str, reply: Reply, *roles: str) -> None:
+        self.roles += [*roles, "assistant"]
+        self.replies.append((key, reply, len(self.roles)))
+        self.asks = True
+
+    def fork(self, at: str) -> "_History":
+        count = [key for key, _, _ in self.replies].index(at) + 1
+        return _History(self.roles[: self.replies[count - 1][2]], self.replies[:count])
+
+
+def _check_steps(steps: tuple[Step, ...], *, prefix: str, history: _History) -> None:
+    """Refuse steps that refer to nothing."""
     for key, step in keyed(steps, prefix):
         if isinstance(step, Subagent):
             _check_subagent(step, key, history)
         elif isinstance(step, Parallel):
-            for number, branch in enumerate(step.branches, start=1):
-                _check_subagent(branch, branch.key or f"{key}.{number}", history)
-        elif isinstance(step, Retry):
-            if not history:
-                raise ValueError(f"step {key!r}: retry has no request before it to ask again")
-            history = [*history[:-1], (key, step.reply)]
-        elif isinstance(step, Tool):
-            if not history or not history[-1][1].tool_calls:
-                raise ValueError(f"step {key!r}: tool answers a reply with tool_calls, and there is none before it")
-            history = [*history, (key, step.reply)]
-        elif isinstance(step, Compact):
-            if not history:
-                raise ValueError(f"step {key!r}: compact has no history before it")
-            history = [(key, step.reply)]
-        elif isinstance(step, Say):
-            history = [*history, (key, step.reply)]
+            for name, branch in branches(key, step):
+                _check_subagent(branch, name, history)
+        elif not isinstance(step, Crash):
+            _check_ask(step, key, history)
 
 
-def _check_subagent(step: Subagent, key: str, history: list[tuple[str, Reply]]) -> None:
+def _check_ask(step: Ask, key: str, history: _History) -> None:
+    latest = history.replies[-1][1] if history.replies else None
+    if isinstance(step, Say):
+        history.add(key, step.reply, "user")
+    elif isinstance(step, Tool):
+        if latest is None or not latest.tool_calls:
+            raise ValueError(f"step {key!r}: tool answers a reply with tool_calls, and there is none before it")
+        history.add(key, step.reply, *["tool"] * len(latest.tool_calls))
+    elif isinstance(step, Retry):
+        if not history.asks:
+            raise ValueError(f"step {key!r}: retry has no request of this conversation before it to ask again")
+        history.replies[-1] = (key, step.reply, len(history.roles))
+    else:
+        _check_compact(step, key, history)
+
+
+def _check_compact(step: Compact, key: str, history: _History) -> None:
+    if not history.replies:
+        raise ValueError(f"step {key!r}: compact has no history before it")
+    kept: list[str] = []
+    if step.keep == "tail":
+        if step.tail >= len(history.roles):
+            raise ValueError(
+                f"step {key!r}: tail: {step.tail} cuts nothing off the {len(history.roles)} messages so far"
+            )
+        kept = history.roles[-step.tail :]
+        while kept and kept[0] == "tool":
+            del kept[0]
+    history.roles, history.replies = kept, []
+    history.add(key, step.reply, "user")
+
+
+def _check_subagent(step: Subagent, key: str, history: _History) -> None:
     if step.at is not None and step.start != "fork":
         raise ValueError(f"step {key!r}: at goes with start: fork")
-    inner: list[tuple[str, Reply]] = []
+    inner = _History()
     if step.start == "fork":
-        known = [name for name, _ in history]
+        known = [name for name, _, _ in history.replies]
         if not known:
             raise ValueError(f"step {key!r}: fork has no reply before it to fork from")
         if step.at is not None and step.at not in known:
             raise ValueError(f"step {key!r}: at: {step.at!r} is none of {known}")
-        inner = history if step.at is None else history[: known.index(step.at) + 1]
-    _check(step.steps, prefix=f"{key}.", history=inner)
+        inner = history.fork(step.at or known[-1])
+    _check_steps(step.steps, prefix=f"{key}.", history=inner)
+
+
+def _check_tags(steps: tuple[Step, ...], *, keys: set[str]) -> None:
+    """Refuse what would make the engine take one question for another."""
+    first: dict[str, Asked] = {}
+    draws: set[tuple[str, int]] = set()
+    for question in asked(steps):
+        step, other = question.step, first.setdefault(question.tag, question)
+        draw = step.draw if isinstance(step, Say) else 0
+        if (question.tag, draw) in draws:
+            raise ValueError(f"step {question.key!r}: tag {question.tag!r} with draw {draw} is that of another step")
+        draws.add((question.tag, draw))
+        if other is not question and not _same_question(question, other):
+            raise ValueError(
+                f"step {question.key!r}: shares tag {question.tag!r} with step {other.key!r}, "
+                "so both must be say, with the same text, words and reply, and without retry"
+            )
+        text = step.text if isinstance(step, Say) else None
+        strange = next((key for key in sorted(keys) if f"[{key}]" in (text or "")), None)
+        if strange is not None:
+            raise ValueError(f"step {question.key!r}: text holds [{strange}], the tag of a step")
+
+
+def _same_question(one: Asked, other: Asked) -> bool:
+    a, b = one.step, other.step
+    same = isinstance(a, Say) and isinstance(b, Say) and (a.text, a.words, a.reply) == (b.text, b.words, b.reply)
+    return same and len(one.replies) == len(other.replies) == 1

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from miles_sim.agent.plan import Plan
+from miles_sim.agent.plan import Compact, Parallel, Plan, Subagent, keyed
 from miles_sim.document import Document
 from miles_sim.engine.settings import EngineSettings
 
@@ -50,4 +50,12 @@ class Scenario(Document):
     def _distinct(self) -> "Scenario":
         if len(set(self.sessions)) != len(self.sessions):
             raise ValueError(f"sessions: {list(self.sessions)} names one twice")
+        return self
+
+    @model_validator(mode="after")
+    def _servable(self) -> "Scenario":
+        if "v1" in self.sessions:
+            for key, step in keyed(self.plan.steps):
+                if isinstance(step, Compact | Subagent | Parallel):
+                    raise ValueError(f"sessions: v1 serves linear plans only, and step {key!r} is a {step.do}")
         return self
