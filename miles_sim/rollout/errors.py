@@ -13,6 +13,10 @@ class AssemblyError(RolloutError):
     """Records that do not form one sample: drifted ids, lengths that disagree, an unknown finish reason."""
 
 
+class RewardError(RolloutError):
+    """Rewards that cannot be used: missing where others are given, unequal among siblings, without a group."""
+
+
 class WireError(RolloutError):
     """A samples payload, or a value meant for one, that the wire's table refuses."""
 
@@ -51,3 +55,33 @@ class UpstreamResponseError(SessionError):
     """The engine's reply is not one that can be recorded."""
 
     status_code = 502
+
+
+class UpstreamTransportError(SessionError):
+    """The engine could not be reached, or gave no whole reply in time."""
+
+    status_code = 502
+
+
+class SessionBusyError(SessionError):
+    """A linear session was asked again while a request of it is under way."""
+
+    status_code = 409
+
+
+class NodeLimitError(SessionError):
+    """A session that holds as many generations as it may."""
+
+    status_code = 409
+
+
+class MatcherError(SessionError):
+    """A message matcher that raised, or gave something else than a bool."""
+
+    status_code = 500
+
+
+class ClientGoneError(SessionError):
+    """The client left while its request was under way; nobody reads the answer."""
+
+    status_code = 499

@@ -1,0 +1,146 @@
+"""What linear and tree sessions have in common: a request takes a position, then commits or leaves no trace.
+
+Both steps are plain functions that run on the server's event loop from start to end: nothing comes between the reading
+and the writing of a session's state, and none of it waits for the engine.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from miles_sim.rollout.errors import MessageValidationError, TokenizationError, TruncatedGenerationError
+from miles_sim.rollout.record import Record
+from miles_sim.rollout.session.chat import ChatRequest
+from miles_sim.rollout.session.completion import Completion
+from miles_sim.tokenizer import ChatTokenizer
+
+Messages = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Position:
+    """Where a request stands in a session, and so what the engine is asked."""
+
+    base: Record | None
+    """The generation whose reply the request continues; None opens a root."""
+    messages: Messages
+    """The whole conversation, as stored up to `base`, as asked after it."""
+    prompt_ids: Sequence[int]
+    tools: Messages | None
+    template_options: Mapping[str, Any]
+    commits: int
+    """How many commits the session had seen."""
+    requested_at: float
+    """Unix seconds, decoration only."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A record, and the exchange with the engine that it was made of."""
+
+    record: Record
+    request: Mapping[str, Any]
+    response: Mapping[str, Any]
+
+
+class Conversation(Protocol):
+    """The state of one session."""
+
+    def position(self, asked: ChatRequest, *, requested_at: float) -> Position:
+        """Where `asked` stands; an error if it cannot be served. Every position is released, committed or not."""
+        ...
+
+    def commit(self, position: Position, request: Mapping[str, Any], completion: Completion, *, at: float) -> Record:
+        """Keep the generation that a position was answered with."""
+        ...
+
+    def release(self, position: Position) -> None:
+        """The request of `position` is over."""
+        ...
+
+    def commits(self) -> Sequence[Commit]:
+        """What is kept, in commit order."""
+        ...
+
+
+def history(record: Record) -> Messages:
+    """The conversation that ends with a record's reply."""
+    return (*record.request_messages, record.message)
+
+
+def ids(record: Record) -> list[int]:
+    """Prompt and reply of a record, the prefix of all that continues it."""
+    return [*record.prompt_ids, *record.output_ids]
+
+
+def place(
+    asked: ChatRequest, base: Record | None, *, tokenizer: ChatTokenizer, commits: int, requested_at: float
+) -> Position:
+    """The position of `asked` behind `base`, whose history its first messages are known to match."""
+    if base is None:
+        messages, tail = asked.messages, asked.messages
+    else:
+        stored = history(base)
+        tail = asked.messages[len(stored) :]
+        messages = (*stored, *tail)
+        if base.finish_reason == "length":
+            raise TruncatedGenerationError(
+                f"messages: continue generation {base.seq}, which ended with finish_reason 'length'; "
+                "branch before it instead"
+            )
+        if not tail:
+            raise MessageValidationError(
+                f"messages: end with the reply of generation {base.seq}; at least one message must follow it"
+            )
+    return Position(
+        base=base,
+        messages=messages,
+        prompt_ids=_prompt_ids(asked, base, tail, tokenizer),
+        tools=asked.tools,
+        template_options=asked.template_options,
+        commits=commits,
+        requested_at=requested_at,
+    )
+
+
+def _prompt_ids(asked: ChatRequest, base: Record | None, tail: Messages, tokenizer: ChatTokenizer) -> list[int]:
+    stored = [] if base is None else ids(base)
+    options: dict[str, Any] = {"tools": asked.tools, "template_options": asked.template_options}
+    try:
+        prompt = tokenizer.render(tail, **options) if base is None else tokenizer.extend(stored, tail, **options)
+    except Exception as error:  # templates are code of others, and what they raise on a bad message is theirs
+        raise MessageValidationError(f"messages: the chat template refuses them: {error}") from error
+    kept = max(0, len(stored) - tokenizer.max_trim_tokens)
+    if prompt[:kept] != stored[:kept]:
+        first = next((i for i in range(kept) if i >= len(prompt) or prompt[i] != stored[i]), kept)
+        raise TokenizationError(
+            f"input_ids[{first}]: differ from the {len(stored)} stored ids; "
+            f"only the last {tokenizer.max_trim_tokens} may give way"
+        )
+    return prompt
+
+
+def record(
+    position: Position,
+    completion: Completion,
+    *,
+    seq: int,
+    committed_at: float,
+) -> Record:
+    """The record of a generation at a position."""
+    return Record(
+        seq=seq,
+        parent=None if position.base is None else position.base.seq,
+        prompt_ids=position.prompt_ids,
+        output_ids=completion.output_ids,
+        log_probs=completion.log_probs,
+        finish_reason=completion.finish_reason,
+        response_id=completion.response_id,
+        meta_info=completion.meta_info,
+        request_messages=position.messages,
+        message=completion.message,
+        tools=position.tools,
+        requested_at=position.requested_at,
+        committed_at=committed_at,
+        request_options=dict(position.template_options),
+    )

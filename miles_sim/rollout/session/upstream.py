@@ -1,0 +1,82 @@
+"""The way to the engine: one request, waited for as long as someone wants the answer."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from miles_sim.rollout.errors import SessionError, UpstreamTransportError
+from miles_sim.rollout.session.headers import Headers
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back, body decoded."""
+
+    status_code: int
+    headers: Headers
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is sent. `path` is relative to the engine, percent-encoded."""
+
+    method: str
+    path: str
+    query: str
+    headers: Headers
+    body: bytes
+
+
+class Upstream:
+    """An engine, or a router before several.
+
+    `transport`: where requests go; it stays the caller's to close. None: real connections.
+    """
+
+    def __init__(self, url: str, *, request_timeout: float, transport: httpx.AsyncBaseTransport | None) -> None:
+        self._url = url.rstrip("/")
+        self._request_timeout = request_timeout
+        self._owned = transport is None
+        self._client = httpx.AsyncClient(
+            transport=transport or httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=None)),
+            timeout=None,
+            trust_env=False,
+        )
+
+    async def send(self, call: Call, *, unless: Sequence[Coroutine[Any, Any, SessionError]]) -> Answer:
+        """The engine's answer, whatever its status.
+
+        `unless`: each waits for a reason to give up, which is then raised; the engine sees its client leave.
+        `UpstreamTransportError` without a whole answer in time.
+        """
+        answer = asyncio.ensure_future(self._answer(call))
+        reasons = [asyncio.ensure_future(reason) for reason in unless]
+        tasks = [answer, *reasons]
+        try:
+            await asyncio.wait(tasks, timeout=self._request_timeout, return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                return answer.result()
+            for reason in reasons:
+                if reason.done():
+                    raise reason.result()
+            raise UpstreamTransportError(f"engine: no answer within request_timeout={self._request_timeout:g} s")
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def aclose(self) -> None:
+        if self._owned:
+            await self._client.aclose()
+
+    async def _answer(self, call: Call) -> Answer:
+        url = f"{self._url}/{call.path}" + (f"?{call.query}" if call.query else "")
+        try:
+            response = await self._client.request(call.method, url, content=call.body, headers=call.headers)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise UpstreamTransportError(f"engine: {type(error).__name__}: {error}") from error
+        return Answer(response.status_code, list(response.headers.multi_items()), response.content)
