@@ -1,0 +1,133 @@
+"""What a command line asked for, made into scenarios, rules, targets and engine settings."""
+
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from miles_sim.document import DocumentError, read
+from miles_sim.engine.settings import EngineSettings
+from miles_sim.resources import CONTRACTS
+from miles_sim.scenarios import library
+from miles_sim.scenarios.model import Scenario, SessionVersion
+from miles_sim.targets.base import Target
+from miles_sim.transport import LocalNetwork
+from miles_sim.verify.pack import combine, load_pack, select
+from miles_sim.verify.rule import Rule
+from miles_sim.verify.run import Progress, select_cases
+from miles_sim.yaml_file import YamlFile
+
+
+class Impossible(Exception):
+    """Asked for what cannot be; the message says what can."""
+
+
+@dataclass(frozen=True)
+class TargetChoice:
+    """Which implementation, and where it lives."""
+
+    name: str = "reference"
+    python: Path | None = None
+    optimize: bool = False
+    checkout: Path | None = None
+
+    def options(self) -> list[str]:
+        """The command-line options that say the same."""
+        words = ["--target", self.name] if self.name != "reference" else []
+        words += ["--python", str(self.python)] if self.python else []
+        words += ["--optimize"] if self.optimize else []
+        return words + (["--checkout", str(self.checkout)] if self.checkout else [])
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[tuple[Target, LocalNetwork | None]]:
+        """The target and, where it lives in this process, the network to share with it; both closed at the end."""
+        from miles_sim.targets.catalog import open_target
+
+        network = LocalNetwork()
+        target = open_target(
+            self.name,
+            python=str(self.python) if self.python else None,
+            optimize=self.optimize,
+            checkout=str(self.checkout) if self.checkout else None,
+            network=network,
+        )
+        try:
+            yield target, network if getattr(target, "in_process", False) else None
+        finally:
+            await target.close()
+            await network.aclose()
+
+
+def chosen_rules(folders: Sequence[Path] | None, patterns: Sequence[str] | None) -> tuple[Rule, ...]:
+    """The built-in pack and `folders`, less what no pattern matches."""
+    return select(combine([load_pack(CONTRACTS), *map(load_pack, folders or ())]), patterns or ())
+
+
+def chosen_cases(patterns: Sequence[str] | None) -> list[tuple[Scenario, SessionVersion]]:
+    """The library's cases that match, and every case of each YAML file named; all without a pattern."""
+    files = [pattern for pattern in patterns or () if _is_file(pattern)]
+    globs = [pattern for pattern in patterns or () if not _is_file(pattern)]
+    cases = [
+        (scenario, session) for file in files for scenario in [library.load_file(file)] for session in scenario.sessions
+    ]
+    if globs or not files:
+        cases += select_cases([library.load(name) for name in library.names()], globs)
+    return cases
+
+
+def chosen_scenario(name: str) -> Scenario:
+    """A named scenario, or the one of a YAML file."""
+    return library.load_file(name) if _is_file(name) else library.load(name)
+
+
+def chosen_session(scenario: Scenario, version: str | None) -> SessionVersion:
+    """`version`, or else the scenario's latest."""
+    for session in scenario.sessions:
+        if session == (version or max(scenario.sessions)):
+            return session
+    raise Impossible(f"session: {version!r} cannot serve {scenario.name}; it has {', '.join(scenario.sessions)}")
+
+
+def chosen_engine(file: Path | None, given: dict[str, Any], speculative: dict[str, Any]) -> EngineSettings:
+    """Settings of a YAML file, with `given` and `speculative` (where not None) in their place."""
+    name = str(file) if file else "serve"
+    settings = _mapping(file) if file else {}
+    settings |= {key: value for key, value in given.items() if value is not None}
+    drawn = {key: value for key, value in speculative.items() if value is not None}
+    if drawn:
+        base = settings.get("speculative")
+        settings["speculative"] = {**(base if isinstance(base, dict) else {}), **drawn}
+    return read(EngineSettings, settings, name=name)
+
+
+def probabilities(text: str | None) -> list[float] | None:
+    """`0.8,0.6` as numbers."""
+    try:
+        return [float(part) for part in text.split(",")] if text is not None else None
+    except ValueError:
+        raise Impossible(f"acceptance: {text!r} is not numbers with commas between, as 0.8,0.6") from None
+
+
+@contextmanager
+def shown_progress(quiet: bool) -> Iterator[Progress | None]:
+    """A line on standard error that follows the run and leaves nothing behind; none where that is no terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting") as status:
+        yield lambda case, done, total: status.update(f"{done}/{total} {case}")
+
+
+def _is_file(pattern: str) -> bool:
+    return pattern.endswith((".yaml", ".yml"))
+
+
+def _mapping(file: Path) -> dict[str, Any]:
+    data = YamlFile(file).data
+    if not isinstance(data, dict):
+        raise DocumentError(f"{file}: expected a mapping, found {type(data).__name__}")
+    return data

@@ -1,0 +1,361 @@
+"""The command line. Bodies are thin: what they need is imported when they run, so that help is quick."""
+
+import asyncio
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from miles_sim.engine.settings import EngineSettings
+    from miles_sim.verify.rule import Rule
+    from miles_sim.verify.run import Run
+
+HOLDS, VIOLATED, IMPOSSIBLE, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130
+"""Exit codes: all holds; a violation; asked for what cannot be; a fault of miles-sim itself; Ctrl-C."""
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    help="""Contract tests and a simulator for code that turns agent rollouts into training samples.
+
+    \b
+    miles-sim verify                                      our own implementation, every contract
+    miles-sim verify --target miles --python venv/bin/python      the miles that venv has installed
+    miles-sim run subagent-fork-after                     play one scenario and look at its samples
+    miles-sim serve --port 30000                          a simulated SGLang engine to point any client at
+
+    Exit code: 0 all holds, 1 something is violated, 2 asked for what cannot be, 130 stopped by Ctrl-C.
+    """,
+)
+
+TargetName = Annotated[
+    str, typer.Option("--target", metavar="NAME", help="`reference`, `miles`, or an adapter as `pkg.mod:factory`.")
+]
+Python = Annotated[
+    Path | None, typer.Option("--python", metavar="PATH", help="Interpreter that has the target installed.")
+]
+Optimize = Annotated[bool, typer.Option("--optimize", help="Run the target under `python -O`, without its asserts.")]
+Checkout = Annotated[
+    Path | None,
+    typer.Option("--checkout", metavar="PATH", help="Source tree of the target, in place of an installed one."),
+]
+Packs = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--contracts", metavar="DIR", help="A folder of your own contracts, beside the built-in pack. Repeatable."
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Added to each scenario's own seed.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable, on standard output.")]
+
+
+@app.command()
+def verify(
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="GLOB", help="Scenarios, as `retry-*`, `tools/v2` or a YAML file. Repeatable. Default: all."
+        ),
+    ] = None,
+    contract: Annotated[
+        list[str] | None, typer.Option(metavar="GLOB", help="Contracts, as `identity/*`. Repeatable. Default: all.")
+    ] = None,
+    contracts: Packs = None,
+    target: TargetName = "reference",
+    python: Python = None,
+    optimize: Optimize = False,
+    checkout: Checkout = None,
+    seed: Seed = 0,
+    baseline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Known violations of this target version; strict both ways.")
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report as JSON; `-`: to standard output.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only what is wrong, and the closing line.")] = False,
+) -> None:
+    """Play scenarios against a target and judge them by contracts.
+
+    \b
+    miles-sim verify --scenario 'subagent-*' --contract 'selection/*'
+    miles-sim verify --scenario my-scenario.yaml --contracts my_contracts/
+    miles-sim verify --target miles --python venv/bin/python --baseline known.yaml --json report.json
+    """
+    with _honest():
+        from miles_sim import choices
+        from miles_sim.verify.baseline import load_baseline
+        from miles_sim.verify.run import Run
+        from miles_sim.verify.run import verify as judged
+
+        rules = choices.chosen_rules(contracts, contract)
+        cases = choices.chosen_cases(scenario)
+        every = {rule.id for rule in choices.chosen_rules(contracts, None)}
+        known = load_baseline(baseline, contracts=every) if baseline else None
+        chosen = choices.TargetChoice(target, python, optimize, checkout)
+        packs = [word for folder in contracts or () for word in ("--contracts", str(folder))]
+
+        async def work() -> Run:
+            async with chosen.opened() as (opened, network):
+                with choices.shown_progress(quiet) as progress:
+                    return await judged(
+                        cases,
+                        opened,
+                        rules,
+                        network=network,
+                        seed=seed,
+                        complete=not (scenario or contract),
+                        baseline=known,
+                        command=("miles-sim", "verify", *packs, *chosen.options()),
+                        progress=progress,
+                    )
+
+        done = asyncio.run(work())
+        _write_report(done, json, quiet)
+    raise typer.Exit(HOLDS if done.report.holds else VIOLATED)
+
+
+@app.command()
+def run(
+    scenario: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A named scenario, or a YAML file.")],
+    session: Annotated[
+        str | None, typer.Option(metavar="v1|v2", help="Session server version. Default: the scenario's latest.")
+    ] = None,
+    target: TargetName = "reference",
+    python: Python = None,
+    optimize: Optimize = False,
+    checkout: Checkout = None,
+    seed: Seed = 0,
+    json: AsJson = False,
+) -> None:
+    """Play one scenario and show what came out: the tree, the samples, the batch.
+
+    \b
+    miles-sim run compaction-summary
+    miles-sim run my-scenario.yaml --session v1 --json
+    """
+    with _honest():
+        from miles_sim import choices
+        from miles_sim.report.case import case_text
+        from miles_sim.verify.play import play
+        from miles_sim.verify.rule import Case
+
+        chosen = choices.chosen_scenario(scenario)
+        version = choices.chosen_session(chosen, session)
+        seeded = chosen.model_copy(update={"seed": chosen.seed + seed})
+
+        async def work() -> Case:
+            async with choices.TargetChoice(target, python, optimize, checkout).opened() as (opened, network):
+                return await play(seeded, opened, session=version, network=network)
+
+        case = asyncio.run(work())
+        if json:
+            parts = {"scenario": case.scenario, "ledger": case.ledger, "observation": case.observation}
+            _write_json({name: part.model_dump(mode="json", by_alias=True) for name, part in parts.items()})
+        else:
+            typer.echo(case_text(case), nl=False)
+
+
+@app.command()
+def scenarios(json: AsJson = False) -> None:
+    """List the named scenarios."""
+    with _honest():
+        from miles_sim.scenarios import library
+
+        found = [library.load(name) for name in library.names()]
+        if json:
+            _write_json([scenario.model_dump(mode="json") for scenario in found])
+        else:
+            _write_rows([[s.name, "+".join(s.sessions), s.title] for s in found])
+
+
+@app.command(name="contracts")
+def list_contracts(folders: Packs = None, json: AsJson = False) -> None:
+    """List the contracts: what each promises, how bad a violation is, what a target needs for it."""
+    with _honest():
+        from miles_sim import choices
+
+        rules = choices.chosen_rules(folders, None)
+        if json:
+            _write_json([_rule_document(rule) for rule in rules])
+        else:
+            _write_rows([[rule.id, rule.severity.value, rule.statement] for rule in rules])
+
+
+@app.command()
+def profiles(json: AsJson = False) -> None:
+    """List the engine releases whose wire can be spoken."""
+    with _honest():
+        from miles_sim.engine import profiles as known
+
+        found = [known.load_profile(name) for name in known.names()]
+        if json:
+            _write_json([profile.model_dump(mode="json") for profile in found])
+        else:
+            _write_rows([[profile.name, profile.title] for profile in found])
+
+
+@app.command()
+def schemas(
+    name: Annotated[str | None, typer.Argument(help="A document kind. Default: list them.")] = None,
+) -> None:
+    """Print the JSON Schema of a document: scenario, ledger, observation, report, baseline."""
+    with _honest():
+        from miles_sim.choices import Impossible
+        from miles_sim.verify.schemas import MODELS, text
+
+        if name is not None and name not in MODELS:
+            raise Impossible(f"schema: {name!r} is none of {', '.join(sorted(MODELS))}")
+        typer.echo(text(name) if name else "\n".join(sorted(MODELS)), nl=name is None)
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = 30000,
+    settings: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Engine settings as YAML, reply rules among them.")
+    ] = None,
+    profile: Annotated[str | None, typer.Option(help="Release to speak; see `miles-sim profiles`.")] = None,
+    tokenizer: Annotated[str | None, typer.Option(metavar="FAMILY", help="`chatml` or `delimiter`.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of all replies.")] = 0,
+    speculative: Annotated[
+        str | None, typer.Option(metavar="ALGORITHM", help="Speculative decoding, as EAGLE or NGRAM. Default: none.")
+    ] = None,
+    draft_tokens: Annotated[
+        int | None, typer.Option(min=2, help="Ids a verify step looks at. With --speculative.")
+    ] = None,
+    acceptance: Annotated[
+        str | None, typer.Option(metavar="P,P,…", help="Acceptance by draft position. With --speculative.")
+    ] = None,
+) -> None:
+    """Serve a simulated SGLang engine until stopped.
+
+    \b
+    miles-sim serve --port 30000 --speculative EAGLE --acceptance 0.8,0.6,0.4
+    """
+    with _honest():
+        from miles_sim import choices
+
+        chosen = choices.chosen_engine(
+            settings,
+            {"profile": profile, "tokenizer": tokenizer},
+            {
+                "algorithm": speculative,
+                "draft_tokens": draft_tokens,
+                "acceptance": choices.probabilities(acceptance),
+            },
+        )
+        asyncio.run(_serve(chosen, seed, host, port))
+
+
+async def _serve(settings: "EngineSettings", seed: int, host: str, port: int) -> None:
+    from miles_sim.engine.engine import Engine
+    from miles_sim.transport import serve as listening
+
+    async with listening(Engine(settings, seed=seed).app, host=host, port=port) as url:
+        typer.echo(f"serving {settings.profile} at {url}; Ctrl-C stops it")
+        await _terminated()
+
+
+async def _terminated() -> None:
+    """Until the process is told to end; Ctrl-C breaks off on its own."""
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    await ended.wait()
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from miles_sim import __version__
+
+        typer.echo(f"miles-sim {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@contextmanager
+def _honest() -> Iterator[None]:
+    """Errors a person can act on become one line and exit 2, Ctrl-C becomes 130; all else is a fault of ours."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except Exception as error:
+        if not isinstance(error, _ours()):
+            raise
+        typer.echo(f"miles-sim: {error}", err=True)
+        raise typer.Exit(IMPOSSIBLE) from None
+
+
+def _ours() -> tuple[type[Exception], ...]:
+    from miles_sim.choices import Impossible
+    from miles_sim.document import DocumentError
+    from miles_sim.targets.base import TargetError
+    from miles_sim.verify.pack import PackError
+    from miles_sim.verify.run import SelectionError
+
+    return (Impossible, DocumentError, TargetError, PackError, SelectionError, OSError)
+
+
+def _write_report(done: "Run", json: Path | None, quiet: bool) -> None:
+    """The console's report; with `--json -` that goes to standard error, and the document to standard output."""
+    from miles_sim.report.console import console, print_report
+
+    to_stdout = json == Path("-")
+    print_report(done.report, done.cases, console(sys.stderr if to_stdout else sys.stdout), quiet=quiet)
+    if to_stdout:
+        sys.stdout.buffer.write(done.report.to_json())
+    elif json is not None:
+        json.write_bytes(done.report.to_json())
+
+
+def _rule_document(rule: "Rule") -> dict[str, Any]:
+    return {
+        "id": rule.id,
+        "statement": rule.statement,
+        "reason": rule.reason,
+        "source": rule.source,
+        "level": rule.level.name.lower(),
+        "severity": rule.severity.value,
+        "needs": sorted(rule.needs),
+        "scope": rule.scope,
+    }
+
+
+def _write_json(document: Any) -> None:
+    import orjson
+
+    sys.stdout.buffer.write(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
+
+
+def _write_rows(rows: list[list[str]]) -> None:
+    from miles_sim.report.text import columns
+
+    for line in columns(rows):
+        typer.echo(line)
+
+
+def main() -> None:
+    """Entry point of the `miles-sim` command."""
+    try:
+        app(prog_name="miles-sim")
+    except Exception:
+        traceback.print_exc()
+        sys.exit(BROKEN)

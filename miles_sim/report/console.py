@@ -1,0 +1,144 @@
+"""A verify run on the console: scope, trees, contracts and verdicts, what is wrong, one closing line."""
+
+import os
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from miles_sim.report.text import cut
+from miles_sim.report.tree import branching, tree_lines
+from miles_sim.verify.report import ContractView, Report, Result, Verdict
+from miles_sim.verify.rule import Case
+
+PLAIN_WIDTH = 120
+"""Columns where the output is no terminal and `COLUMNS` says nothing."""
+SHOWN_RESULTS = 5
+"""Violating cases that are printed in full for each contract."""
+SHOWN_FINDINGS = 3
+"""Findings that are printed for each of them."""
+
+_STYLES = {
+    Verdict.PASS: "green",
+    Verdict.VIOLATION: "bold red",
+    Verdict.KNOWN: "yellow",
+    Verdict.UNEXPECTED_PASS: "bold red",
+    Verdict.NOT_APPLICABLE: "dim",
+    Verdict.BLOCKED: "yellow",
+    Verdict.VACUOUS: "bold red",
+}
+
+
+def console(file: IO[str] | None = None) -> Console:
+    """A console that is plain, and wide enough, where `file` is no terminal."""
+    file = file or sys.stdout
+    width = None if file.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH
+    return Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+
+
+def print_report(report: Report, cases: Mapping[str, Case], out: Console, *, quiet: bool = False) -> None:
+    """The whole report; `quiet`: what is wrong and the closing line alone."""
+    if not quiet:
+        _opening(report, out)
+        _trees(cases, out)
+        _contracts(report, out)
+    _wrong(report, out)
+    out.print(closing_line(report), style="bold green" if report.holds else "bold red", soft_wrap=True)
+
+
+def closing_line(report: Report) -> str:
+    """The run in one line: what it says, over how much, with how many of each verdict."""
+    count = report.summary.model_dump(by_alias=True)
+    judged = len({result.scenario for result in report.results})
+    told = [f"{count['pass']} passed", f"{count['violation']} violated"]
+    told += [f"{count[name]} {name.replace('_', ' ')}" for name in list(count)[2:] if count[name]]
+    told += [f"{len(report.unmatched_baseline)} baseline entries unanswered"] if report.unmatched_baseline else []
+    verdict = "holds" if report.holds else "does not hold"
+    return f"{report.target.name} {verdict}: {len(report.contracts)} contracts, {judged} cases: {', '.join(told)}"
+
+
+def _opening(report: Report, out: Console) -> None:
+    target = report.target
+    optimized = " -O" if target.optimize else ""
+    out.print(f"{target.name} {target.version}, Python {target.python}{optimized}, seed {report.seed}", style="bold")
+    out.print(report.scope, style="dim")
+    for capability, reason in sorted(target.absent.items()):
+        out.print(f"not there: {capability}: {reason}", style="dim", soft_wrap=True)
+    if target.stand_ins:
+        out.print(f"stood in for: {', '.join(target.stand_ins)}", style="dim", soft_wrap=True)
+    out.print()
+
+
+def _trees(cases: Mapping[str, Case], out: Console) -> None:
+    """The first rollout's tree of each case that branches; the others play the same plan."""
+    for name, case in cases.items():
+        if branching(case):
+            out.print(f"{name}: {case.scenario.title}", style="bold", soft_wrap=True)
+            for line in tree_lines(case, rollouts=1)[1:]:
+                out.print(line, soft_wrap=True)
+            out.print()
+
+
+def _contracts(report: Report, out: Console) -> None:
+    verdicts: dict[str, Counter[Verdict]] = defaultdict(Counter)
+    for result in report.results:
+        verdicts[result.contract][result.verdict] += 1
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("contract", "verdict", "seen", "cases"):
+        table.add_column(heading, no_wrap=heading != "cases", justify="right" if heading == "seen" else "left")
+    for contract in report.contracts:
+        table.add_row(
+            contract.id,
+            Text(_words(contract.verdict), style=_STYLES[contract.verdict]),
+            str(contract.witnesses),
+            contract.reason or _tally(verdicts[contract.id]),
+        )
+    out.print(table)
+    out.print()
+
+
+def _tally(verdicts: Mapping[Verdict, int]) -> str:
+    return ", ".join(
+        f"{verdicts[v]} {_words(v)}" for v in Verdict if verdicts.get(v) and v is not Verdict.NOT_APPLICABLE
+    )
+
+
+def _wrong(report: Report, out: Console) -> None:
+    by_contract: dict[str, list[Result]] = defaultdict(list)
+    for result in report.results:
+        if result.verdict in (Verdict.VIOLATION, Verdict.UNEXPECTED_PASS):
+            by_contract[result.contract].append(result)
+    for contract in report.contracts:
+        if by_contract[contract.id]:
+            _wrong_contract(contract, by_contract[contract.id], out)
+        elif contract.verdict is Verdict.VACUOUS:
+            out.print(f"{contract.id} is vacuous: {contract.reason}", style=_STYLES[Verdict.VACUOUS], soft_wrap=True)
+            out.print()
+    for entry in report.unmatched_baseline:
+        out.print(f"baseline: {entry} answers to nothing in this run", style="bold red", soft_wrap=True)
+
+
+def _wrong_contract(contract: ContractView, results: Sequence[Result], out: Console) -> None:
+    out.print(f"{contract.id} ({contract.severity}): {contract.statement}", style="bold red", soft_wrap=True)
+    for result in results[:SHOWN_RESULTS]:
+        out.print(f"  {result.scenario}" + (f": {result.message}" if not result.findings else ""), soft_wrap=True)
+        for finding in result.findings[:SHOWN_FINDINGS]:
+            out.print(f"    {finding.where}: {finding.message}", soft_wrap=True)
+            if finding.expected or finding.found:
+                out.print(f"      expected  {cut(finding.expected, 200)}", soft_wrap=True)
+                out.print(f"      found     {cut(finding.found, 200)}", soft_wrap=True)
+        if len(result.findings) > SHOWN_FINDINGS:
+            out.print(f"    … {len(result.findings) - SHOWN_FINDINGS} more findings")
+        if result.repro:
+            out.print(f"    {result.repro}", style="cyan", soft_wrap=True)
+    if len(results) > SHOWN_RESULTS:
+        out.print(f"  … {len(results) - SHOWN_RESULTS} more cases")
+    out.print()
+
+
+def _words(verdict: Verdict) -> str:
+    return verdict.value.replace("_", " ")
