@@ -21,6 +21,9 @@ from typing import Any, Literal
 from miles_sim.ledger import Generation, Ledger, Turn
 from miles_sim.scenarios.model import RolloutInput, Scenario
 from miles_sim.targets.observation import Observation, RolloutView, SampleView
+from miles_sim.tokenizer import FAMILIES
+from miles_sim.verify.alignment import Alignment, align
+from miles_sim.verify.lineage import Lineage, lineage
 
 
 class Level(IntEnum):
@@ -55,10 +58,33 @@ class RolloutCase:
     """All that its agent was answered with, superseded attempts included."""
     kept: tuple[Generation, ...]
     """Less what the agent asked again."""
+    max_trim_tokens: int = 0
+    """Of the scenario's tokenizer family."""
 
     @property
     def samples(self) -> tuple[SampleView, ...]:
         return self.view.samples
+
+    @cached_property
+    def lineage(self) -> Lineage:
+        """Which generation continues which."""
+        return lineage(self.turns, self.generations)
+
+    @cached_property
+    def alignments(self) -> tuple[Alignment, ...]:
+        """The generations along each sample."""
+        return tuple(
+            align(sample.tokens, sample.response_length, self.generations, max_trim=self.max_trim_tokens)
+            for sample in self.samples
+        )
+
+    def alignment(self, sample: SampleView) -> Alignment:
+        """The generations along one of `samples`."""
+        return self._alignment_by_object[id(sample)]
+
+    @cached_property
+    def _alignment_by_object(self) -> dict[int, Alignment]:
+        return {id(sample): found for sample, found in zip(self.samples, self.alignments, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -86,6 +112,7 @@ class Case:
                 turns=self.ledger.turns_of(number),
                 generations=self.ledger.generations_of(number),
                 kept=self.ledger.kept_of(number),
+                max_trim_tokens=FAMILIES[self.scenario.engine.tokenizer].max_trim_tokens,
             )
             for number, view in enumerate(self.observation.rollouts)
         )

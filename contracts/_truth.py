@@ -1,0 +1,140 @@
+"""What scenario and ledger say must come out: the oracles that several rule modules share."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from miles_sim.agent.plan import Compact, Crash, Parallel, Step, Subagent, keyed
+from miles_sim.ledger import Generation
+from miles_sim.scenarios.model import RolloutInput
+from miles_sim.targets.observation import SampleView
+from miles_sim.verify.alignment import Alignment
+from miles_sim.verify.rule import Case, RolloutCase
+
+FINAL = {"stop": "completed", "length": "truncated", "abort": "aborted"}
+"""Finish reason of a sample's last generation to the sample's status."""
+
+SERVER_OWNED = frozenset({"accumulated_token_ids", "tito_session_mismatch", "leaf", "messages", "lifecycle"})
+"""Metadata keys that a session server writes itself."""
+
+
+def effective_id(source: RolloutInput | SampleView) -> int | None:
+    """`rollout_id`, else `index`: what the trainer groups by. 0 is an id."""
+    return source.rollout_id if source.rollout_id is not None else source.index
+
+
+def must_be_rejected(case: Case, source: RolloutInput) -> bool:
+    """A tree session cannot name this rollout's samples."""
+    return case.session == "v2" and effective_id(source) is None
+
+
+def ids_clash(case: Case) -> bool:
+    """Two rollouts of the batch have one effective id."""
+    ids = [id for source in case.scenario.rollouts if (id := effective_id(source)) is not None]
+    return len(set(ids)) < len(ids)
+
+
+def mask(sample: SampleView) -> Sequence[int]:
+    """The loss mask as the trainer reads it: None is all ones, a removed sample all zeros."""
+    if sample.remove_sample:
+        return (0,) * sample.response_length
+    return (1,) * sample.response_length if sample.loss_mask is None else sample.loss_mask
+
+
+def trained(rollout: RolloutCase) -> Iterator[tuple[int, SampleView, Alignment]]:
+    """Number, sample and alignment of each sample that holds at least one generation."""
+    for number, (sample, found) in enumerate(zip(rollout.samples, rollout.alignments, strict=True)):
+        if found.spans:
+            yield number, sample, found
+
+
+def fits(generation: Generation, limit: int | None) -> bool:
+    """Some of it, or its empty reply, stands within `max_seq_len`."""
+    room = 1 if generation.output_ids else 0
+    return limit is None or len(generation.prompt_ids) + room <= limit
+
+
+def nothing_to_train(case: Case, rollout: RolloutCase) -> bool:
+    """No generation was recorded, or none fits `max_seq_len`: the rollout ends in a placeholder."""
+    return not any(fits(node.generation, case.scenario.max_seq_len) for node in rollout.lineage.kept)
+
+
+def is_cut(rollout: RolloutCase, found: Alignment) -> bool:
+    """Recorded ids of this sample's path are missing at its end."""
+    last = found.spans[-1]
+    node = rollout.lineage.by_id[last.generation.id]
+    return not last.whole or bool(rollout.lineage.children[node.step])
+
+
+def agent_finished(case: Case, rollout: RolloutCase) -> bool:
+    """The agent function came to its end and so returned the plan's metadata."""
+    crashes = any(isinstance(step, Crash) for step, _ in inner_steps(case.scenario.plan.steps))
+    return not crashes and all(turn.status == 200 for turn in rollout.turns)
+
+
+def inner_steps(steps: tuple[Step, ...], within: tuple[str, ...] = ()) -> Iterator[tuple[Step, tuple[str, ...]]]:
+    """All steps of a plan, each with the kinds of step it stands in, outermost first."""
+    for step in steps:
+        yield step, within
+        if isinstance(step, Subagent):
+            yield from inner_steps(step.steps, (*within, "subagent"))
+        elif isinstance(step, Parallel):
+            for branch in step.branches:
+                yield from inner_steps(branch.steps, (*within, "parallel"))
+
+
+def step_keys(steps: tuple[Step, ...], within: str, prefix: str = "", inside: bool = False) -> Iterator[str]:
+    """Keys of the steps that stand in a step of kind `within` (`subagent`, `parallel`)."""
+    for key, step in keyed(steps, prefix):
+        if inside:
+            yield key
+        if isinstance(step, Subagent):
+            yield from step_keys(step.steps, within, f"{key}.", inside or within == "subagent")
+        elif isinstance(step, Parallel):
+            for number, branch in enumerate(step.branches, start=1):
+                name = branch.key or f"{key}.{number}"
+                yield from step_keys(branch.steps, within, f"{name}.", True)
+
+
+def has_subagents(case: Case) -> bool:
+    return any(isinstance(step, Subagent | Parallel) for step in case.scenario.plan.steps)
+
+
+def has_compaction(case: Case) -> bool:
+    return any(isinstance(step, Compact) for step, _ in inner_steps(case.scenario.plan.steps))
+
+
+def spec_sums(generations: Iterable[Generation]) -> dict[str, int]:
+    """Speculative counters over whole generations, under `Counters`' names.
+
+    Ids that are trimmed or cut from a sample were generated all the same, so they count.
+    """
+    sums = dict.fromkeys(("spec_accept_token_num", "spec_draft_token_num", "spec_verify_ct", "completion_token_num"), 0)
+    for generation in generations:
+        if generation.spec is not None:
+            sums["spec_accept_token_num"] += generation.spec.accepted
+            sums["spec_draft_token_num"] += generation.spec.drafted
+            sums["spec_verify_ct"] += generation.spec.verify_ct
+            sums["completion_token_num"] += len(generation.output_ids)
+    return sums
+
+
+def ratio(above: int, below: int) -> float | None:
+    """None where nothing was counted."""
+    return above / below if below else None
+
+
+def distinct_generations(case: Case) -> tuple[Generation, ...]:
+    """Generations of all samples of the play, each once."""
+    found = {g.id: g for rollout in case.rollouts for a in rollout.alignments for g in a.generations}
+    return tuple(found.values())
+
+
+def metric(metrics: Mapping[str, float], name: str) -> float | None:
+    """The metric of this name, whatever its prefix (`rollout/`); None where it is left out."""
+    return next((value for key, value in metrics.items() if key == name or key.endswith(f"/{name}")), None)
+
+
+def close(found: float | None, expected: float | None, within: float = 1e-9) -> bool:
+    """Both None, or equal up to rounding."""
+    if found is None or expected is None:
+        return found is expected
+    return abs(found - expected) <= within

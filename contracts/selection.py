@@ -1,0 +1,111 @@
+"""Selection: which paths of the tree become samples."""
+
+from itertools import pairwise
+
+from miles_sim.verify import Case, Recorder, rule
+from miles_sim.verify.rule import RolloutCase
+
+from ._truth import fits, has_compaction, has_subagents, step_keys, trained
+
+
+@rule(
+    "selection/retry-dropped",
+    level="meaning",
+    reason="The answer that the agent threw away is trained with the reward of the one that it used.",
+    source="design 6.4; miles drop_retries",
+)
+def retry_dropped(case: Case, rollout: RolloutCase, see: Recorder) -> None:
+    """No sample holds a generation that was asked again, unless another path stands on it."""
+    if rollout.view.error is not None:
+        return
+    present = _present(rollout)
+    for node in rollout.lineage.dropped:
+        see.that(
+            node.generation.id not in present,
+            "a generation that was asked again is in a sample",
+            expected="dropped",
+            found=f"sample {present.get(node.generation.id)}",
+            detail=f"step {node.step}",
+        )
+
+
+@rule(
+    "selection/subagent-kept",
+    level="meaning",
+    reason="A subagent that forks from an earlier turn makes the main line look like an abandoned attempt.",
+    source="design 6.4; miles drop_retries takes any later sibling for a retry",
+)
+def subagent_kept(case: Case, rollout: RolloutCase, see: Recorder) -> None:
+    """Where subagents ran, the end of every path, theirs and the main line's, is the end of a sample."""
+    if has_subagents(case):
+        _see_leaves(case, rollout, see)
+
+
+@rule(
+    "selection/compaction-kept",
+    level="meaning",
+    reason="What the agent did before it compacted its history is half of its work.",
+    source="miles PR #2368 (leaves made by compaction); design 6.4",
+)
+def compaction_kept(case: Case, rollout: RolloutCase, see: Recorder) -> None:
+    """Where history was compacted, the paths before and after it are both samples."""
+    if has_compaction(case):
+        _see_leaves(case, rollout, see)
+
+
+@rule(
+    "selection/order-stable",
+    level="meaning",
+    needs={"session.v2"},
+    severity="should",
+    reason="Trimming, dumps and comparisons go by position; an order of chance makes runs differ.",
+    source="miles drop_retries: longest path first, then latest commit",
+)
+def order_stable(case: Case, rollout: RolloutCase, see: Recorder) -> None:
+    """Samples come longest path first; of equally long ones, that of the later step first."""
+    if case.scenario.max_seq_len is not None:
+        return  # a cut sample does not show the length of its path
+    order = {node.generation.id: number for number, node in enumerate(rollout.lineage.nodes)}
+    parallel = set(step_keys(case.scenario.plan.steps, "parallel"))
+    places = []
+    for number, _, found in trained(rollout):
+        last = found.generations[-1].id
+        together = rollout.lineage.by_id[last].step in parallel
+        places.append((number, len(found.spans), None if together else order[last]))
+    for (_, length, place), (number, next_length, next_place) in pairwise(places):
+        tied = length == next_length
+        see.that(
+            length > next_length or (tied and (None in (place, next_place) or _later(place, next_place))),
+            "samples are not ordered by path length, then latest step",
+            expected=f"a path of at most {length} turns, committed earlier if equally long",
+            found=f"{next_length} turns",
+            detail=f"sample {number}",
+        )
+
+
+def _later(one: int | None, other: int | None) -> bool:
+    return one is not None and other is not None and one > other
+
+
+def _present(rollout: RolloutCase) -> dict[str, int]:
+    """Generation id to the first sample that holds it."""
+    present: dict[str, int] = {}
+    for number, _, found in trained(rollout):
+        for generation in found.generations:
+            present.setdefault(generation.id, number)
+    return present
+
+
+def _see_leaves(case: Case, rollout: RolloutCase, see: Recorder) -> None:
+    if rollout.view.error is not None:
+        return
+    ends = {found.generations[-1].id for _, _, found in trained(rollout)}
+    for leaf in rollout.lineage.leaves:
+        if fits(leaf.generation, case.scenario.max_seq_len):
+            see.that(
+                leaf.generation.id in ends,
+                "a path was dropped",
+                expected="a sample that ends here",
+                found=f"{len(ends)} samples that end elsewhere",
+                detail=f"step {leaf.step}",
+            )

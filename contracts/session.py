@@ -1,0 +1,88 @@
+"""Session: what is left behind, what runs side by side, what must stay apart."""
+
+from miles_sim.targets.observation import SampleView
+from miles_sim.verify import Case, Recorder, rule
+from miles_sim.verify.alignment import align
+from miles_sim.verify.rule import RolloutCase
+
+from ._truth import fits, must_be_rejected, step_keys, trained
+
+
+@rule(
+    "session/none-left-behind",
+    level="meaning",
+    needs={"leaks"},
+    reason="Sessions and requests that stay open fill memory and the engine's queue over a long run.",
+    source="miles agentic_tool_call deletes its session always; design 8: after faults stop, all work finishes",
+)
+def none_left_behind(case: Case, see: Recorder) -> None:
+    """When all rollouts are over, no session and no engine request is open."""
+    for what in ("sessions_open", "requests_open"):
+        count = getattr(case.observation, what)
+        if count is not None:
+            see.equal(count, 0, f"{what.replace('_', ' ')} after the play")
+
+
+@rule(
+    "session/ends-in-samples",
+    level="meaning",
+    reason="One rollout's exception takes its whole batch with it.",
+    source="design 6.7; miles generate returns an aborted sample where the agent fails",
+)
+def ends_in_samples(case: Case, rollout: RolloutCase, see: Recorder) -> None:
+    """A rollout whose input can be named ends in samples, whatever its agent did."""
+    if must_be_rejected(case, rollout.input):
+        return
+    error = rollout.view.error
+    see.that(
+        error is None and bool(rollout.samples),
+        "the rollout ended without a sample",
+        expected="samples",
+        found=f"{error.type}: {error.message}" if error else "none",
+    )
+
+
+@rule(
+    "session/siblings-in-parallel",
+    level="meaning",
+    needs={"session.v2"},
+    reason="A reply that was sent but not recorded is lost to training, though the agent went on from it.",
+    source="design 6.4: twins that ran at the same time stay; miles v1 answers 200 and drops parallel calls",
+)
+def siblings_in_parallel(case: Case, rollout: RolloutCase, see: Recorder) -> None:
+    """Subagents that run at the same time are all answered, and each reply is in a sample."""
+    parallel = set(step_keys(case.scenario.plan.steps, "parallel"))
+    if rollout.view.error is not None or not parallel:
+        return
+    kept = {node.step: node.generation for node in rollout.lineage.kept}
+    present = {g.id for _, _, found in trained(rollout) for g in found.generations}
+    for turn in (turn for turn in rollout.turns if turn.step in parallel):
+        see.equal(turn.status, 200, "a parallel request was not answered", f"step {turn.step}")
+        generation = kept.get(turn.step)
+        if generation is not None and fits(generation, case.scenario.max_seq_len):
+            see.that(generation.id in present, "a parallel reply is in no sample", detail=f"step {turn.step}")
+
+
+@rule(
+    "session/isolation",
+    level="alignment",
+    reason="One rollout is rewarded for what another one said.",
+    source="design 6.7: a rollout's failure, and its data, are its own",
+)
+def isolation(case: Case, rollout: RolloutCase, sample: SampleView, see: Recorder) -> None:
+    """No sample holds a generation of another rollout."""
+    if len(case.rollouts) < 2 or not sample.tokens:
+        return
+    own = rollout.alignment(sample)
+    strangers = [] if own.end == len(sample.tokens) else _strangers(case, rollout, sample)
+    see.equal(strangers, [], "generations of other rollouts in this sample")
+
+
+def _strangers(case: Case, rollout: RolloutCase, sample: SampleView) -> list[str]:
+    """`rollout 2: id` for each generation of another rollout that this sample is made of."""
+    found = []
+    for other in case.rollouts:
+        if other is not rollout:
+            made = align(sample.tokens, sample.response_length, other.generations, max_trim=other.max_trim_tokens)
+            found += [f"rollout {other.number}: {g.id}" for g in made.generations if g.output_ids]
+    return found

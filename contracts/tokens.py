@@ -1,0 +1,278 @@
+"""Tokens: what the trainer sees is what the engine saw and said, id by id."""
+
+from collections import Counter
+from itertools import pairwise
+
+from miles_sim.ledger import Generation
+from miles_sim.targets.observation import SampleView
+from miles_sim.tokenizer import ByteTokenizer
+from miles_sim.verify import Case, Recorder, rule
+from miles_sim.verify.alignment import shared
+from miles_sim.verify.lineage import Node
+from miles_sim.verify.rule import RolloutCase
+
+from ._truth import FINAL, is_cut, mask, trained
+
+
+@rule(
+    "tokens/lengths-agree",
+    level="structure",
+    reason="Mask, logprobs and replay rows are read by position; a shorter one shifts every later token.",
+    source="miles Sample.validate; PRs #861, #1069",
+)
+def lengths_agree(case: Case, rollout: RolloutCase, sample: SampleView, see: Recorder) -> None:
+    """Mask and logprobs have response_length entries, replay arrays a row a transition; the mask is 0 or 1."""
+    length = sample.response_length
+    see.that(
+        0 <= length <= len(sample.tokens),
+        "response_length is not within the tokens",
+        expected=f"0..{len(sample.tokens)}",
+        found=length,
+    )
+    if sample.loss_mask is not None:
+        see.equal(len(sample.loss_mask), length, "length of loss_mask is not response_length")
+        see.that(set(sample.loss_mask) <= {0, 1}, "loss_mask holds other than 0 and 1", found=set(sample.loss_mask))
+    if sample.rollout_log_probs is not None:
+        see.equal(len(sample.rollout_log_probs), length, "length of rollout_log_probs is not response_length")
+    for name in ("rollout_routed_experts", "rollout_indexer_topk"):
+        rows = getattr(sample, name)
+        if rows is not None:
+            see.equal(rows.shape[0], len(sample.tokens) - 1, f"{name} has not one row a transition")
+
+
+@rule(
+    "tokens/prompt-is-what-the-engine-got",
+    level="alignment",
+    reason="Logprobs of a reply are true only behind the very ids that the engine was given.",
+    source="design 6.3",
+)
+def prompt_is_what_the_engine_got(case: Case, rollout: RolloutCase, sample: SampleView, see: Recorder) -> None:
+    """The tokens before the response are the ids of a request, exactly as the engine received them."""
+    if not sample.tokens:
+        return
+    prompt = sample.tokens[: len(sample.tokens) - sample.response_length]
+    if see.that(
+        any(g.prompt_ids == prompt for g in rollout.generations),
+        "the prompt is that of no request",
+        expected=f"prompt ids of one of {len(rollout.generations)} generations",
+        found=_nearest(prompt, rollout.generations),
+    ):
+        found = rollout.alignment(sample)
+        if found.spans:
+            see.equal(found.spans[0].start, len(prompt), "the response does not open with the first turn's reply")
+
+
+@rule(
+    "tokens/response-is-what-it-said",
+    level="alignment",
+    reason="Ids that the engine never sampled, or sampled elsewhere, are trained with a wrong likelihood.",
+    source="design 6.3",
+)
+def response_is_what_it_said(case: Case, rollout: RolloutCase, sample: SampleView, see: Recorder) -> None:
+    """The response is replies and what later requests put between them, and it ends with a reply."""
+    if not sample.tokens:
+        return
+    found = rollout.alignment(sample)
+    see.that(
+        found.end == len(sample.tokens),
+        "ids at the end come from no generation",
+        expected=f"a reply up to {len(sample.tokens)}",
+        found=f"the last reply ends at {found.end}" if found.spans else "no reply at all",
+    )
+
+
+@rule(
+    "tokens/logprobs-aligned",
+    level="alignment",
+    reason="A shifted logprob gives the wrong importance ratio to every token behind it.",
+    source="SGLang meta_info output_token_logprobs; design 6.3",
+)
+def logprobs_aligned(case: Case, rollout: RolloutCase, sample: SampleView, see: Recorder) -> None:
+    """Each sampled id has the logprob that the engine gave it; all other ids have 0."""
+    found = rollout.alignment(sample)
+    if not found.spans:
+        return
+    if not see.that(sample.rollout_log_probs is not None, "rollout_log_probs is missing", found=None):
+        return
+    stated, shift = sample.rollout_log_probs or (), found.response_start
+    for span in found.spans:
+        said = stated[max(span.start - shift, 0) : span.end - shift]
+        expected = span.generation.logprobs[max(shift - span.start, 0) : span.matched]
+        at = shared(said, expected)
+        see.that(
+            said == expected,
+            "logprobs of a reply are not the engine's",
+            expected=expected[at : at + 3],
+            found=said[at : at + 3],
+            detail=f"token {span.start + at}",
+        )
+    wrong = [at for at in found.unsaid() if stated[at - shift] != 0.0]
+    see.that(
+        not wrong, "ids that nobody sampled have a logprob", expected=0.0, found=f"{len(wrong)} ids from {wrong[:1]}"
+    )
+
+
+@rule(
+    "tokens/observation-masked",
+    level="meaning",
+    reason="Training on tool results and templates teaches the model to say what the environment says.",
+    source="design 6.3; miles merge_samples",
+)
+def observation_masked(case: Case, rollout: RolloutCase, sample: SampleView, see: Recorder) -> None:
+    """Ids that no generation sampled are masked."""
+    found = rollout.alignment(sample)
+    trainable = mask(sample)
+    unsaid = list(found.unsaid())
+    if unsaid:
+        wrong = [at for at in unsaid if trainable[at - found.response_start]]
+        see.that(
+            not wrong, "observations are trainable", expected="0", found=f"{len(wrong)} ids from token {wrong[:1]}"
+        )
+
+
+@rule(
+    "tokens/trainable-exactly-once",
+    level="meaning",
+    reason="A token lost is training signal thrown away; one trained twice has double weight.",
+    source="design 6.3",
+)
+def trainable_exactly_once(case: Case, rollout: RolloutCase, see: Recorder) -> None:
+    """Each id sampled on a kept path is trainable in exactly one sample, as far as max_seq_len lets it in.
+
+    A stop token that the next turn's template renders itself may be left out.
+    """
+    if rollout.view.error is not None:
+        return
+    counts = _trainable(rollout)
+    kept = {node.step for node in rollout.lineage.kept}
+    for node in rollout.lineage.nodes:
+        generation = node.generation
+        room = _room(case, generation) if node.step in kept else 0
+        wanted = room - _given_way(rollout, node)
+        times = [counts[generation.id, at] for at in range(len(generation.output_ids))]
+        wrong = [
+            at for at, count in enumerate(times) if (at < wanted and count != 1) or count > 1 or (at >= room and count)
+        ]
+        see.that(
+            not wrong,
+            "sampled ids are not trainable exactly once" if room else "ids of a dropped generation are trainable",
+            expected=f"ids 0..{wanted - 1} once" if wanted > 0 else "none",
+            found=f"{len(wrong)} ids otherwise, the first is id {wrong[0]}: {times[wrong[0]]} times" if wrong else "",
+            detail=f"step {node.step}",
+        )
+
+
+@rule(
+    "tokens/trailing-trim",
+    level="meaning",
+    reason="A sampled stop token is a decision of the model; dropped without need, it is never trained.",
+    source="miles tito max_trim_tokens; design 6.3",
+)
+def trailing_trim(case: Case, rollout: RolloutCase, see: Recorder) -> None:
+    """Only stop tokens that the next turn's template renders itself give way, and the last turn loses nothing."""
+    stops = ByteTokenizer(case.scenario.engine.tokenizer).stop_ids
+    lineage = rollout.lineage
+    for node in lineage.nodes:
+        parent = lineage.parent(node)
+        if parent is None:
+            continue
+        said = parent.generation.output_ids
+        lost = said[len(said) - _missing(parent.generation, node.generation) :]
+        see.that(
+            len(lost) <= rollout.max_trim_tokens and set(lost) <= stops,
+            "the next request does not go on from what was said",
+            expected=f"at most {rollout.max_trim_tokens} stop tokens give way",
+            found=f"{len(lost)} ids: {list(lost[:8])}",
+            detail=f"step {node.step}",
+        )
+    for number, sample, found in trained(rollout):
+        last = found.spans[-1]
+        see.that(
+            last.whole or len(sample.tokens) == case.scenario.max_seq_len,
+            "the last turn lost ids at its end",
+            expected=f"{len(last.generation.output_ids)} ids",
+            found=f"{last.matched} ids",
+            detail=f"sample {number}",
+        )
+
+
+@rule(
+    "tokens/truncation-at-turn",
+    level="meaning",
+    reason="A cut answer that passes for a finished one gets the reward of a finished one.",
+    source="miles truncate_samples_by_total_tokens; design 6.5, 6.8",
+)
+def truncation_at_turn(case: Case, rollout: RolloutCase, sample: SampleView, see: Recorder) -> None:
+    """Under max_seq_len no sample is longer, and one is truncated if and only if ids were cut or ran into a limit."""
+    limit = case.scenario.max_seq_len
+    if limit is None:
+        return
+    found = rollout.alignment(sample)
+    see.that(len(sample.tokens) <= limit, "longer than max_seq_len", expected=f"<= {limit}", found=len(sample.tokens))
+    if not found.spans:
+        return
+    reason = str(found.spans[-1].generation.finish_reason.get("type"))
+    cut = is_cut(rollout, found)
+    expected = "truncated" if cut else FINAL.get(reason, reason)
+    see.equal(
+        sample.status, expected, "status of a sample that max_seq_len cut" if cut else "status of an uncut sample"
+    )
+
+
+@rule(
+    "tokens/text-agrees",
+    level="meaning",
+    severity="should",
+    reason="Reward code reads the text, the trainer the ids; they must be of one answer.",
+    source="miles merge_samples (decodes turn by turn)",
+)
+def text_agrees(case: Case, rollout: RolloutCase, sample: SampleView, see: Recorder) -> None:
+    """`response` is the text of the response's ids."""
+    found = rollout.alignment(sample)
+    if not found.spans:
+        return
+    tokenizer = ByteTokenizer(case.scenario.engine.tokenizer)
+    edges = sorted({found.response_start, found.length, *(edge for s in found.spans for edge in (s.start, s.end))})
+    pieces = [sample.tokens[start:end] for start, end in pairwise(edges)]
+    whole = tokenizer.decode(sample.tokens[found.response_start :])
+    by_turn = "".join(tokenizer.decode(piece) for piece in pieces)
+    see.that(
+        sample.response in (whole, by_turn), "the text is not that of the ids", expected=whole, found=sample.response
+    )
+
+
+def _nearest(prompt: tuple[int, ...], generations: tuple[Generation, ...]) -> str:
+    best = max((shared(g.prompt_ids, prompt) for g in generations), default=0)
+    return f"{len(prompt)} ids, of which the first {best} agree with a request"
+
+
+def _trainable(rollout: RolloutCase) -> Counter[tuple[str, int]]:
+    """(generation id, position in its output) to the number of samples that train it."""
+    counts: Counter[tuple[str, int]] = Counter()
+    for _, sample, found in trained(rollout):
+        trainable = mask(sample)
+        for span in found.spans:
+            for position in range(max(span.start, found.response_start), span.end):
+                if trainable[position - found.response_start]:
+                    counts[span.generation.id, position - span.start] += 1
+    return counts
+
+
+def _room(case: Case, generation: Generation) -> int:
+    """How many of its ids `max_seq_len` lets in."""
+    said, limit = len(generation.output_ids), case.scenario.max_seq_len
+    return said if limit is None else max(0, min(said, limit - len(generation.prompt_ids)))
+
+
+def _given_way(rollout: RolloutCase, node: Node) -> int:
+    """How many ids at its end a request that continues it does not repeat, up to what the tokenizer allows."""
+    missing = [_missing(node.generation, child.generation) for child in rollout.lineage.children[node.step]]
+    return min(max(missing, default=0), rollout.max_trim_tokens)
+
+
+def _missing(parent: Generation, child: Generation) -> int:
+    """How many ids of `parent`'s output, at its end, are not in `child`'s prompt."""
+    said, start = parent.output_ids, len(parent.prompt_ids)
+    if child.prompt_ids[:start] != parent.prompt_ids:
+        return len(said)
+    return len(said) - shared(said, child.prompt_ids[start : start + len(said)])

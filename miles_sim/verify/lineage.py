@@ -1,0 +1,87 @@
+"""The tree of a rollout as the agent knows it: which generation continues which, and what it asked again."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from miles_sim.ledger import Generation, Turn
+
+
+@dataclass(frozen=True)
+class Node:
+    """One answered request of the agent."""
+
+    turn: Turn
+    generation: Generation
+    superseded: bool
+    """It was asked again, and answered."""
+
+    @property
+    def step(self) -> str:
+        return self.turn.step
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """The nodes of one rollout in plan order."""
+
+    nodes: tuple[Node, ...]
+
+    @cached_property
+    def by_step(self) -> dict[str, Node]:
+        return {node.step: node for node in self.nodes}
+
+    @cached_property
+    def by_id(self) -> dict[str, Node]:
+        """Node of a generation's id."""
+        return {node.generation.id: node for node in self.nodes}
+
+    @cached_property
+    def children(self) -> dict[str, tuple[Node, ...]]:
+        """Step to the nodes that continue its reply."""
+        found: dict[str, list[Node]] = {node.step: [] for node in self.nodes}
+        for node in self.nodes:
+            if node.turn.parent in found:
+                found[node.turn.parent].append(node)
+        return {step: tuple(nodes) for step, nodes in found.items()}
+
+    @cached_property
+    def leaves(self) -> tuple[Node, ...]:
+        """Ends of the paths that the trainer must see: nothing continues them, and they were not asked again."""
+        return tuple(node for node in self.nodes if not node.superseded and not self.children[node.step])
+
+    @cached_property
+    def kept(self) -> tuple[Node, ...]:
+        """Nodes on the path of a leaf. One that was asked again is among them where another path stands on it."""
+        steps = {node.step for leaf in self.leaves for node in self.path(leaf)}
+        return tuple(node for node in self.nodes if node.step in steps)
+
+    @cached_property
+    def dropped(self) -> tuple[Node, ...]:
+        """Nodes on no leaf's path."""
+        kept = {node.step for node in self.kept}
+        return tuple(node for node in self.nodes if node.step not in kept)
+
+    def parent(self, node: Node) -> Node | None:
+        return self.by_step.get(node.turn.parent) if node.turn.parent is not None else None
+
+    def path(self, node: Node) -> tuple[Node, ...]:
+        """Root to `node`."""
+        path = [node]
+        while (parent := self.parent(path[-1])) is not None:
+            path.append(parent)
+        return tuple(reversed(path))
+
+
+def lineage(turns: Iterable[Turn], generations: Iterable[Generation]) -> Lineage:
+    """The tree of the requests that were answered."""
+    by_id = {generation.id: generation for generation in generations}
+    answered = [turn for turn in turns if turn.response_id in by_id]
+    superseded = {turn.retry_of for turn in answered}
+    return Lineage(
+        tuple(
+            Node(turn, by_id[turn.response_id], turn.step in superseded)
+            for turn in answered
+            if turn.response_id is not None
+        )
+    )
