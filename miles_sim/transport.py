@@ -1,6 +1,9 @@
 """One network for all parts of a play: hosts that live in this process, everything else over sockets."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import httpx
@@ -41,3 +44,76 @@ class LocalNetwork(httpx.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         await self._outside.aclose()
+
+
+class ListenError(OSError):
+    """A host and port that cannot be listened on."""
+
+
+@asynccontextmanager
+async def serve(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+    """Serve `app` over a socket in the running event loop; gives the base URL, `http://host:port`.
+
+    Port 0 takes a free one. `ListenError`, before anything runs, where the address cannot be had. On leaving, open
+    connections get five seconds to finish.
+    """
+    listening = _listen(host, port)
+    server = _server(app)
+    task = asyncio.create_task(server.serve(sockets=[listening]))
+    try:
+        started = asyncio.create_task(server.ready.wait())
+        await asyncio.wait({task, started}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            started.cancel()
+            await task
+        shown = f"[{host}]" if ":" in host else host
+        yield f"http://{shown}:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        server.closing.set()
+        await task
+        listening.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(2048)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ListenError(f"cannot listen on {host}:{port}: {reason}") from error
+    listening.setblocking(False)
+    return listening
+
+
+def _server(app: ASGIApp) -> Any:
+    """A uvicorn server that says when it listens, leaves the process's signals and logs alone, and stops at once."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        def __init__(self, config: uvicorn.Config) -> None:
+            super().__init__(config)
+            self.ready = asyncio.Event()
+            self.closing = asyncio.Event()
+
+        def install_signal_handlers(self) -> None:
+            """Uvicorn before 0.29."""
+
+        def capture_signals(self) -> Any:
+            return nullcontext()
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets=sockets)
+            self.ready.set()
+
+        async def main_loop(self) -> None:
+            await self.closing.wait()
+
+    config = uvicorn.Config(
+        app, log_config=None, log_level="critical", access_log=False, lifespan="off", date_header=False
+    )
+    config.timeout_graceful_shutdown = 5
+    return Server(config)

@@ -1,0 +1,95 @@
+"""Where a generation ends and why."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from miles_sim.tokenizer import ByteTokenizer
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What can end a generation before the model has said all."""
+
+    max_new_tokens: int
+    stop: tuple[str, ...] = ()
+    stop_ids: frozenset[int] = frozenset()
+    """The tokenizer's stop tokens and the request's `stop_token_ids`."""
+    abort_after: int | None = None
+    stop_string_first: bool = True
+    """At the same place a stop string wins over a stop token."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """`length` ids of the draft are the output; `reason` as `/generate` gives it."""
+
+    length: int
+    reason: dict[str, Any]
+
+
+ABORTED = {"type": "abort", "message": "Aborted", "status_code": None, "err_type": None}
+"""SGLang's reason for a running request that is aborted (schedule_batch.py `FINISH_ABORT`)."""
+
+
+def ending(draft: Sequence[int], bounds: Bounds, tokenizer: ByteTokenizer) -> Ending:
+    """The first bound that the drafted ids meet, checked id by id; at one place length comes first.
+
+    `draft` must be long enough to meet one. An id at `max_new_tokens` ends by length even where it is a stop
+    token (schedule_batch.py `check_finished`).
+    """
+    limit = bounds.max_new_tokens
+    end, reason = limit, {"type": "length", "length": limit}
+    token = next((n for n, i in enumerate(draft[: max(limit - 1, 0)], start=1) if i in bounds.stop_ids), None)
+    if token is not None:
+        end, reason = token, {"type": "stop", "matched": draft[token - 1]}
+    if bounds.stop:
+        string = _first_stop(draft[:end], bounds.stop, tokenizer)
+        if string is not None and (string[0] < end or (string[0] == token and bounds.stop_string_first)):
+            end, reason = string[0], {"type": "stop", "matched": string[1]}
+    if len(draft) < end:
+        raise ValueError(f"draft: {len(draft)} ids end before any bound does")
+    if bounds.abort_after is not None and bounds.abort_after < end:
+        return Ending(bounds.abort_after, dict(ABORTED))
+    return Ending(end, reason)
+
+
+def _first_stop(ids: Sequence[int], strings: tuple[str, ...], tokenizer: ByteTokenizer) -> tuple[int, str] | None:
+    """(ids read, string) of the earliest stop string; of several at one place the first in the request's order."""
+    text = tokenizer.decode(ids)
+    found = [
+        (_reads(ids, string, tokenizer), order, string)
+        for order, string in enumerate(strings)
+        if string and string in text
+    ]
+    if not found:
+        return None
+    place, _, string = min(found)
+    return place, string
+
+
+def _reads(ids: Sequence[int], string: str, tokenizer: ByteTokenizer) -> int:
+    """Fewest ids whose text has `string`; more ids never lose it."""
+
+    def has(count: int) -> bool:
+        return string in tokenizer.decode(ids[:count])
+
+    return bisect_left(range(len(ids) + 1), True, key=has)
+
+
+def text_of(
+    output_ids: Sequence[int],
+    reason: dict[str, Any],
+    tokenizer: ByteTokenizer,
+    *,
+    no_stop_trim: bool,
+    skip_special_tokens: bool,
+) -> str:
+    """The reply's text: a matched stop token or string is cut off unless `no_stop_trim` (detokenizer_manager.py)."""
+    matched = None if no_stop_trim else reason.get("matched")
+    ids = output_ids[:-1] if isinstance(matched, int) and matched else output_ids
+    text = tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+    if isinstance(matched, str) and matched in text:
+        return text[: text.index(matched)]
+    return text

@@ -1,0 +1,119 @@
+"""The prompt of a chat request: the ids it brings, or its messages rendered as SGLang renders them."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from miles_sim.engine.errors import NotModelledError, RequestError
+from miles_sim.engine.request import Call, ChatMessage, ChatRequest, GenericMessage, Part
+from miles_sim.tokenizer import ByteTokenizer, TokenizerError
+
+INPUT_MARGIN = 6
+"""Ids of the context that a prompt may not reach into (tp_worker.py: context - 1 - 5)."""
+
+BadArguments = Literal["described", "parser"]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What the model reads."""
+
+    ids: tuple[int, ...]
+    last_text: str
+    """Text of the request's last message: what reply rules are matched on."""
+
+
+def prompt_of(request: ChatRequest, tokenizer: ByteTokenizer, *, bad_arguments: BadArguments = "parser") -> Prompt:
+    """`input_ids` as they are, else the rendered messages; `RequestError` where the template takes neither."""
+    last_text = _text(request.messages[-1].content, "messages[-1].content")
+    if request.input_ids is not None:
+        return Prompt(tuple(request.input_ids), last_text)
+    messages = [_template_message(m, i, bad_arguments) for i, m in enumerate(request.messages)]
+    if messages[-1]["role"] == "assistant":
+        messages[-1] = {"role": "user", "content": messages[-1]["content"]}
+    options = dict(request.chat_template_kwargs or {})
+    if request.reasoning_effort is not None:
+        options.setdefault("reasoning_effort", request.reasoning_effort)
+    tools = [tool.model_dump() for tool in request.tools or ()] if request.parses_tools else None
+    try:
+        ids = tokenizer.render(messages, tools=tools, template_options=options)
+    except (TokenizerError, TypeError) as error:
+        raise RequestError(str(error), kind="BadRequest") from None
+    return Prompt(tuple(ids), last_text)
+
+
+def _template_message(message: ChatMessage, number: int, bad_arguments: BadArguments) -> dict[str, Any]:
+    """A message as the template gets it: no nulls, content a string, tool arguments parsed."""
+    given: dict[str, Any] = {
+        "role": message.role,
+        "content": _text(message.content, f"messages[{number}].content"),
+    }
+    if isinstance(message, GenericMessage):
+        if message.reasoning_content is not None:
+            given["reasoning_content"] = message.reasoning_content
+        if message.tool_calls is not None:
+            parse = message.role == "assistant"
+            given["tool_calls"] = [_template_call(call, parse, bad_arguments) for call in message.tool_calls]
+    return given
+
+
+def _text(content: str | list[Part] | None, place: str) -> str:
+    if isinstance(content, list):
+        for part in content:
+            if part.type not in ("text", "input_text"):
+                raise NotModelledError(f"{place}[].type", part.type, "text")
+        return " ".join(part.text or "" for part in content)
+    return content or ""
+
+
+def _template_call(call: Call, parse: bool, bad_arguments: BadArguments) -> dict[str, Any]:
+    arguments: Any = call.function.arguments
+    if parse and isinstance(arguments, str):
+        arguments = _arguments(arguments, bad_arguments)
+    return {"id": call.id, "type": call.type, "function": {"name": call.function.name, "arguments": arguments}}
+
+
+def _arguments(text: str, bad_arguments: BadArguments) -> Any:
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        own = "Assistant tool call function.arguments must be valid JSON."
+        raise RequestError(own if bad_arguments == "described" else str(error), kind="BadRequest") from None
+    if bad_arguments == "described" and not isinstance(value, dict):
+        raise RequestError("Assistant tool call function.arguments must be a JSON object.", kind="BadRequest")
+    return value
+
+
+def check_length(prompt_tokens: int, max_new_tokens: int | None, context_length: int) -> None:
+    """`RequestError` for a prompt, or prompt and bound, that the context cannot hold.
+
+    Messages and order as in tokenizer_manager.py `_validate_one_request` and managers/utils.py
+    `validate_input_length`.
+    """
+    if prompt_tokens >= context_length:
+        raise RequestError(
+            f"The input ({prompt_tokens} tokens) is longer than the model's context length ({context_length} tokens)."
+        )
+    if max_new_tokens is not None and prompt_tokens + max_new_tokens >= context_length:
+        raise RequestError(
+            f"Requested token count exceeds the model's maximum context length of {context_length} tokens. "
+            f"You requested a total of {prompt_tokens + max_new_tokens} tokens: {prompt_tokens} tokens from the "
+            f"input messages and {max_new_tokens} tokens for the completion. Please reduce the number of tokens in "
+            "the input messages or the completion to fit within the limit."
+        )
+    longest = context_length - INPUT_MARGIN
+    if prompt_tokens >= longest:
+        raise RequestError(
+            f"Input length ({prompt_tokens} tokens) exceeds the maximum allowed length ({longest} tokens). "
+            "Use a shorter input or enable --allow-auto-truncate."
+        )
+
+
+def check_vocabulary(ids: tuple[int, ...], vocab_size: int) -> None:
+    """`RequestError` for ids that no embedding has, in the words SGLang keeps for it; a GPU would do anything."""
+    if not ids:
+        raise RequestError("input_ids cannot be empty.")
+    if min(ids) < 0 or max(ids) >= vocab_size:
+        bad = next(i for i in ids if not 0 <= i < vocab_size)
+        raise RequestError(f"The input_ids [{bad}] contains values greater than the vocab size ({vocab_size}).")

@@ -1,0 +1,38 @@
+"""Names and chance: pure functions of what was asked, the same in every process and on every machine."""
+
+import struct
+from collections.abc import Sequence
+from hashlib import blake2b
+from random import Random
+
+from miles_sim.engine.sampling import Sampling
+
+
+def asked_key(prompt_ids: Sequence[int], last_text: str, sampling: Sampling) -> bytes:
+    """16 bytes that are equal for, and only for, requests that ask the very same thing."""
+    digest = blake2b(digest_size=16)
+    prompt = struct.pack(f"<{len(prompt_ids)}I", *prompt_ids)
+    for part in (prompt, last_text.encode(errors="surrogatepass"), sampling.key):
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.digest()
+
+
+def reply_key(seed: int, asked: bytes, attempt: int) -> bytes:
+    """16 bytes from which everything in one reply is drawn."""
+    return blake2b(b"%d/%d/" % (seed, attempt) + asked, digest_size=16).digest()
+
+
+def chance(key: bytes, purpose: str) -> Random:
+    """A generator of its own for each purpose, so that one part of a reply never shifts another."""
+    return Random(blake2b(key + purpose.encode(), digest_size=16).digest())
+
+
+def name(key: bytes, purpose: str, length: int) -> str:
+    """`length` hexadecimal characters, at most 64."""
+    return blake2b(key + purpose.encode(), digest_size=32).hexdigest()[:length]
+
+
+def words(random: Random, count: int) -> tuple[int, ...]:
+    """`count` numbers of 32 bits; fewer are a prefix of more."""
+    return struct.unpack(f"<{count}I", random.randbytes(4 * count))
