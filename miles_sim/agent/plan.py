@@ -1,14 +1,18 @@
 """What the simulated agent does: a tree of steps."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import Field, model_validator
 
+from miles_sim.agent.history import History
 from miles_sim.agent.steps import Ask, Compact, Crash, Key, Parallel, Retry, Say, Step, Subagent, Tool
 from miles_sim.document import Document
 from miles_sim.reply import Reply
+
+_TAG = re.compile(r"\[([A-Za-z0-9_.-]{1,64})\]")
 
 __all__ = [
     "Ask",
@@ -48,7 +52,7 @@ class Plan(Document):
             if key in seen:
                 raise ValueError(f"step key {key!r} stands twice")
             seen.add(key)
-        _check_steps(self.steps, prefix="", history=_History())
+        _check_steps(self.steps, prefix="", history=History())
         _check_tags(self.steps, keys=seen)
         return self
 
@@ -109,27 +113,7 @@ def asked(steps: tuple[Step, ...], prefix: str = "") -> Iterator[Asked]:
         yield latest
 
 
-@dataclass
-class _History:
-    """What a conversation stands on: roles of its messages (without system), and the replies among them."""
-
-    roles: list[str] = field(default_factory=list)
-    replies: list[tuple[str, Reply, int]] = field(default_factory=list)
-    """Step key, what it answers, number of messages up to and with it."""
-    asks: bool = False
-    """The conversation made a request of its own."""
-
-    def add(self, key: str, reply: Reply, *roles: str) -> None:
-        self.roles += [*roles, "assistant"]
-        self.replies.append((key, reply, len(self.roles)))
-        self.asks = True
-
-    def fork(self, at: str) -> "_History":
-        count = [key for key, _, _ in self.replies].index(at) + 1
-        return _History(self.roles[: self.replies[count - 1][2]], self.replies[:count])
-
-
-def _check_steps(steps: tuple[Step, ...], *, prefix: str, history: _History) -> None:
+def _check_steps(steps: tuple[Step, ...], *, prefix: str, history: History) -> None:
     """Refuse steps that refer to nothing."""
     for key, step in keyed(steps, prefix):
         if isinstance(step, Subagent):
@@ -141,7 +125,7 @@ def _check_steps(steps: tuple[Step, ...], *, prefix: str, history: _History) -> 
             _check_ask(step, key, history)
 
 
-def _check_ask(step: Ask, key: str, history: _History) -> None:
+def _check_ask(step: Ask, key: str, history: History) -> None:
     latest = history.replies[-1][1] if history.replies else None
     if isinstance(step, Say):
         history.add(key, step.reply, "user")
@@ -157,26 +141,19 @@ def _check_ask(step: Ask, key: str, history: _History) -> None:
         _check_compact(step, key, history)
 
 
-def _check_compact(step: Compact, key: str, history: _History) -> None:
+def _check_compact(step: Compact, key: str, history: History) -> None:
     if not history.replies:
         raise ValueError(f"step {key!r}: compact has no history before it")
-    kept: list[str] = []
-    if step.keep == "tail":
-        if step.tail >= len(history.roles):
-            raise ValueError(
-                f"step {key!r}: tail: {step.tail} cuts nothing off the {len(history.roles)} messages so far"
-            )
-        kept = history.roles[-step.tail :]
-        while kept and kept[0] == "tool":
-            del kept[0]
-    history.roles, history.replies = kept, []
+    if step.keep == "tail" and step.tail >= len(history.roles):
+        raise ValueError(f"step {key!r}: tail: {step.tail} cuts nothing off the {len(history.roles)} messages so far")
+    history.cut(step.tail if step.keep == "tail" else 0)
     history.add(key, step.reply, "user")
 
 
-def _check_subagent(step: Subagent, key: str, history: _History) -> None:
+def _check_subagent(step: Subagent, key: str, history: History) -> None:
     if step.at is not None and step.start != "fork":
         raise ValueError(f"step {key!r}: at goes with start: fork")
-    inner = _History()
+    inner = History()
     if step.start == "fork":
         known = [name for name, _, _ in history.replies]
         if not known:
@@ -202,8 +179,9 @@ def _check_tags(steps: tuple[Step, ...], *, keys: set[str]) -> None:
                 f"step {question.key!r}: shares tag {question.tag!r} with step {other.key!r}, "
                 "so both must be say, with the same text, words and reply, and without retry"
             )
-        text = step.text if isinstance(step, Say) else None
-        strange = next((key for key in sorted(keys) if f"[{key}]" in (text or "")), None)
+    for question in asked(steps):
+        text = (question.step.text if isinstance(question.step, Say) else None) or ""
+        strange = next((tag for tag in _TAG.findall(text) if tag in keys or tag in first), None)
         if strange is not None:
             raise ValueError(f"step {question.key!r}: text holds [{strange}], the tag of a step")
 
