@@ -17,6 +17,8 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, Hashable) and key in seen:
                 raise yaml.MarkedYAMLError(problem=f"key {key!r} stands twice", problem_mark=key_node.start_mark)
@@ -44,6 +46,8 @@ class YamlFile:
             self.data: Any = None if self._root is None else loader.construct_document(self._root)
         except yaml.YAMLError as error:
             raise DocumentError(f"{self.path}: {_fault(error)}") from None
+        except RecursionError:
+            raise DocumentError(f"{self.path}: nested too deeply") from None
         finally:
             loader.dispose()
 
