@@ -23,6 +23,31 @@ CAPABILITIES: dict[str, str] = {
 """What a target can be able to do. What it does not claim is reported as not applicable."""
 
 
+SAMPLE_FIELDS: tuple[str, ...] = (
+    "group_index",
+    "index",
+    "rollout_id",
+    "prompt",
+    "tokens",
+    "response",
+    "response_length",
+    "label",
+    "reward",
+    "loss_mask",
+    "weight_versions",
+    "rollout_log_probs",
+    "rollout_routed_experts",
+    "rollout_indexer_topk",
+    "remove_sample",
+    "status",
+    "metadata",
+    "non_generation_time",
+    "spec_info",
+    "prefix_cache_info",
+)
+"""Fields of a sample that an observation has a place for; a target's further ones stand in its `other`."""
+
+
 class Job(TypedDict):
     """One play, as a target sees it."""
 
@@ -38,7 +63,11 @@ class Job(TypedDict):
     inputs: list[dict[str, Any]]
     """One input sample a rollout: `index`, `rollout_id`, `group_index`, `prompt`, `label`, `metadata`, `reward`."""
     sampling: list[dict[str, Any]]
-    """Sampling parameters of each rollout, under miles' names, `sampling_seed` included."""
+    """Sampling parameters of each rollout, under miles' names, `sampling_seed` included.
+
+    Before the batch part, a sample that has no reward and was not aborted is given the `reward` of its metadata,
+    0.0 where there is none: a reward model of which nothing needs to be downloaded.
+    """
     max_seq_len: int | None
     speculative_algorithm: str | None
 

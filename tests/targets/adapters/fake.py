@@ -24,7 +24,7 @@ class Fake:
         do = job["session"]
         if do == "print":
             print("a print of the target")
-            os.system("echo a print of its child")
+            os.system("echo a print of its child")  # noqa: ASYNC221 - it has nothing else to do
         if do == "read":
             return {"input": sys.stdin.read()}
         if do == "path":
@@ -36,7 +36,7 @@ class Fake:
             os._exit(7)
         if do == "hang":
             print("about to hang", file=sys.stderr)
-            time.sleep(60)
+            time.sleep(60)  # noqa: ASYNC251 - a target that blocks its loop is the point
         if do == "wait":
             await asyncio.Event().wait()
         if do == "list":

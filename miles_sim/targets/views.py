@@ -1,0 +1,92 @@
+"""Samples of any implementation as observation data. Standard library only: adapters use it in their interpreters."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .base import SAMPLE_FIELDS
+from .plain import plain, scrubbed, shared_objects
+from .worker import error_document
+
+_SPEC_FIELDS = ("spec_accept_token_num", "spec_draft_token_num", "spec_verify_ct", "completion_token_num")
+_CACHE_FIELDS = ("cached_tokens", "total_prompt_tokens")
+
+
+def sample_view(sample: Any) -> dict[str, Any]:
+    """A `SampleView` document of a sample dataclass with miles' field names."""
+    values = {field.name: getattr(sample, field.name) for field in dataclasses.fields(sample)}
+    spec, cache = values.pop("spec_info", None), values.pop("prefix_cache_info", None)
+    view = {name: plain(value) for name, value in values.items() if name in SAMPLE_FIELDS}
+    view["spec_info"] = None if spec is None else _counters(spec)
+    view["prefix_cache_info"] = None if cache is None else {name: getattr(cache, name) for name in _CACHE_FIELDS}
+    view["other"] = {
+        name: plain(value) for name, value in values.items() if name not in SAMPLE_FIELDS and value is not None
+    }
+    return view
+
+
+def _counters(spec: Any) -> dict[str, Any]:
+    """The four counters, and the ratios as the target itself states them, under either spelling."""
+    counters = {name: getattr(spec, name) for name in _SPEC_FIELDS}
+    for ratio in ("accept_rate", "accept_length"):
+        counters[ratio] = getattr(spec, f"spec_{ratio}", None) if not hasattr(spec, ratio) else getattr(spec, ratio)
+    return counters
+
+
+def rollout_view(
+    before: Mapping[str, Any],
+    sample: Any,
+    returned: Any,
+    *,
+    agent_ran: bool,
+    error: BaseException | None = None,
+    session_metadata: Any = None,
+) -> dict[str, Any]:
+    """A `RolloutView` document. `before`: the input's view as it stood; `sample`: the input; `returned`: its output."""
+    samples = samples_of(returned)
+    owners = {"input": sample, **{str(number): item for number, item in enumerate(samples)}}
+    return {
+        "input": dict(before),
+        "input_after": sample_view(sample),
+        "agent_ran": agent_ran,
+        "error": None if error is None else scrubbed(error_document(error)),
+        "returned": None if error is not None else "list" if isinstance(returned, list) else "single",
+        "samples": [sample_view(item) for item in samples],
+        "shared_objects": shared_objects(owners) if samples else [],
+        "session_metadata": plain(session_metadata),
+    }
+
+
+def samples_of(returned: Any) -> list[Any]:
+    """What `generate` returned as a list: of one, of several, of none."""
+    if returned is None:
+        return []
+    return list(returned) if isinstance(returned, list) else [returned]
+
+
+def groups_of(returned: Sequence[Any]) -> list[list[Any]]:
+    """The nested batch as the trainer gathers it: per prompt group, per rollout what `generate` returned.
+
+    Rollouts that returned nothing are left out; a rollout without `group_index` is a group of its own.
+    """
+    groups: dict[Any, list[Any]] = {}
+    for number, item in enumerate(returned):
+        samples = samples_of(item)
+        if samples:
+            index = samples[0].group_index
+            groups.setdefault(("rollout", number) if index is None else index, []).append(item)
+    return list(groups.values())
+
+
+def train_columns(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: plain(value) for name, value in data.items()}
+
+
+def figures(metrics: Mapping[str, Any], prefix: str = "rollout/") -> dict[str, float]:
+    """Metrics that are numbers, under the prefix that miles logs them with."""
+    numbers = {name: plain(value) for name, value in metrics.items()}
+    return {
+        name if name.startswith(prefix) else prefix + name: float(value)
+        for name, value in numbers.items()
+        if isinstance(value, int | float)
+    }
