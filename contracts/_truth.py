@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from miles_sim.agent.plan import Compact, Crash, Parallel, Step, Subagent, keyed
+from miles_sim.agent.plan import keyed
+from miles_sim.agent.steps import Compact, Crash, Parallel, Step, Subagent
 from miles_sim.ledger import Generation
 from miles_sim.scenarios.model import RolloutInput
 from miles_sim.targets.observation import SampleView
@@ -115,6 +116,11 @@ def spec_sums(generations: Iterable[Generation]) -> dict[str, int]:
             sums["spec_verify_ct"] += generation.spec.verify_ct
             sums["completion_token_num"] += len(generation.output_ids)
     return sums
+
+
+def counted(sample: SampleView) -> dict[str, int]:
+    """A sample's speculative counters, all zero where it has none."""
+    return {field: getattr(sample.spec_info, field) if sample.spec_info else 0 for field in spec_sums(())}
 
 
 def ratio(above: int, below: int) -> float | None:

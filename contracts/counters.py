@@ -7,7 +7,7 @@ from miles_sim.targets.observation import SampleView
 from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.rule import RolloutCase
 
-from ._truth import close, distinct_generations, metric, must_be_rejected, ratio, spec_sums, trained
+from ._truth import close, counted, distinct_generations, metric, must_be_rejected, ratio, spec_sums, trained
 
 _SPEC = {"spec_info"}
 _MISS = "the engine's own counts (SGLang: accepted drafts, proposed drafts, verify steps, completion_tokens)"
@@ -24,7 +24,7 @@ def collected_when_on(case: Case, rollout: RolloutCase, sample: SampleView, see:
     """With speculative decoding on, each sample carries spec_info, and it is not all zero."""
     expected = _expected(case, rollout, sample)
     if expected is not None and any(expected.values()):
-        seen = _counted(sample)
+        seen = counted(sample)
         see.that(any(seen.values()), "no speculative counter was collected", expected=expected, found=seen)
 
 
@@ -64,7 +64,7 @@ def missing_keys_tolerated(case: Case, rollout: RolloutCase, see: Recorder) -> N
     for number, sample, found in trained(rollout):
         if any(g.spec is not None and g.spec.verify_ct == 0 for g in found.generations):
             see.equal(
-                _counted(sample), spec_sums(found.generations), f"counters differ from {_MISS}", f"sample {number}"
+                counted(sample), spec_sums(found.generations), f"counters differ from {_MISS}", f"sample {number}"
             )
 
 
@@ -92,7 +92,7 @@ def merge_sums(case: Case, rollout: RolloutCase, sample: SampleView, see: Record
     """A sample of several turns carries the sum over all generations on its path, each counted whole."""
     expected = _expected(case, rollout, sample)
     if expected is not None and len(rollout.alignment(sample).spans) > 1:
-        see.equal(_counted(sample), expected, f"sums differ from {_MISS}")
+        see.equal(counted(sample), expected, f"sums differ from {_MISS}")
 
 
 @rule(
@@ -108,7 +108,7 @@ def reaches_driver(case: Case, rollout: RolloutCase, sample: SampleView, see: Re
     if expected is None:
         return
     for field in ("spec_verify_ct", "completion_token_num"):
-        see.equal(_counted(sample)[field], expected[field], f"{field} at the driver")
+        see.equal(counted(sample)[field], expected[field], f"{field} at the driver")
 
 
 @rule(
@@ -125,7 +125,7 @@ def renamed_keys_read(case: Case, rollout: RolloutCase, sample: SampleView, see:
         return
     for field in ("spec_accept_token_num", "spec_draft_token_num"):
         message = f"{field} under profile {case.scenario.engine.profile}"
-        see.equal(_counted(sample)[field], expected[field], message)
+        see.equal(counted(sample)[field], expected[field], message)
 
 
 @rule(
@@ -248,13 +248,8 @@ def _expected(case: Case, rollout: RolloutCase, sample: SampleView) -> dict[str,
     return spec_sums(found.generations)
 
 
-def _counted(sample: SampleView) -> dict[str, int]:
-    fields = tuple(spec_sums(()))
-    return {field: getattr(sample.spec_info, field) if sample.spec_info else 0 for field in fields}
-
-
 def _nonzero(sample: SampleView) -> dict[str, int]:
-    return {field: value for field, value in _counted(sample).items() if value}
+    return {field: value for field, value in counted(sample).items() if value}
 
 
 def _cache_sums(generations: Iterable[Generation]) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from miles_sim.targets.observation import SampleView
 from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.rule import RolloutCase
 
-from ._truth import SERVER_OWNED, agent_finished, spec_sums
+from ._truth import SERVER_OWNED, agent_finished, counted, spec_sums
 
 
 @rule(
@@ -25,7 +25,7 @@ def every_computed_field_crosses(case: Case, rollout: RolloutCase, sample: Sampl
         "rollout_log_probs": sample.rollout_log_probs is not None,
     }
     if "spec_info" in case.capabilities and any(spec_sums(found.generations).values()):
-        crossed["spec_info"] = sample.spec_info is not None and sample.spec_info.spec_verify_ct > 0
+        crossed["spec_info"] = any(counted(sample).values())
     if "prefix_cache_info" in case.capabilities:
         info = sample.prefix_cache_info
         crossed["prefix_cache_info"] = info is not None and info.total_prompt_tokens > 0

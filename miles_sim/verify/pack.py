@@ -17,7 +17,7 @@ class PackError(ValueError):
 
 
 def load_pack(folder: str | Path = CONTRACTS) -> tuple[Rule, ...]:
-    """All rules of the modules in `folder`, by id. `test_*.py` and `_*.py` are left out."""
+    """All rules of the modules in `folder`, by id. `test_*.py`, `conftest.py` and `_*.py` are left out."""
     folder = Path(folder).resolve()
     if not folder.is_dir():
         raise PackError(f"contracts: {folder} is not a folder")
@@ -26,7 +26,7 @@ def load_pack(folder: str | Path = CONTRACTS) -> tuple[Rule, ...]:
         _load(package, folder / "__init__.py", search=[str(folder)])
     rules: dict[str, Rule] = {}
     for path in sorted(folder.glob("*.py")):
-        if path.name.startswith(("_", "test_")):
+        if path.name.startswith(("_", "test_", "conftest.py")):
             continue
         module = _load(f"{package}.{path.stem}", path)
         for rule in (value for value in vars(module).values() if isinstance(value, Rule)):
