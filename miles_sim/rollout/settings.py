@@ -32,6 +32,8 @@ class RolloutSettings:
     collect_timeout: float = 120.0
     """Seconds for the collect and the delete request, each."""
     routing_replay: bool = False
+    routed_experts_layers: int = 1
+    """Layers in a routed-experts payload: it says no shape of its own."""
     indexer_replay: bool = False
     record_messages: bool = False
     """Sample metadata carries the whole conversation under `messages`."""
@@ -43,5 +45,7 @@ class RolloutSettings:
             raise ValueError(f"identity: {self.identity!r} is not 'always' or 'several_leaves'")
         if self.max_seq_len is not None and self.max_seq_len < 1:
             raise ValueError(f"max_seq_len: {self.max_seq_len!r} is not at least 1")
+        if self.routed_experts_layers < 1:
+            raise ValueError(f"routed_experts_layers: {self.routed_experts_layers!r} is not at least 1")
         if self.max_nodes < 1:
             raise ValueError(f"max_nodes: {self.max_nodes!r} is not at least 1")

@@ -1,0 +1,89 @@
+"""Replay rows: which experts, or which indexed positions, each transition used."""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from miles_sim.rollout.errors import AssemblyError
+from miles_sim.rollout.record import Record
+from miles_sim.rollout.sample import Rows
+from miles_sim.rollout.settings import RolloutSettings
+
+
+@dataclass(frozen=True)
+class ReplayField:
+    """One replay array: its name in a sample, in `meta_info`, and the request's offset."""
+
+    sample: str
+    meta_info: str
+    start: str
+
+
+REPLAY_FIELDS = (
+    ReplayField("rollout_routed_experts", "routed_experts", "routed_experts_start_len"),
+    ReplayField("rollout_indexer_topk", "indexer_topk", "indexer_topk_start_len"),
+)
+
+
+def opens_gap(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> bool:
+    """A payload that the earlier generation of a path has and the later one lacks (aborted ones often do)."""
+    return any(earlier.get(f.meta_info) is not None and later.get(f.meta_info) is None for f in REPLAY_FIELDS)
+
+
+def stitch(
+    replay: ReplayField, turns: Sequence[tuple[Record, int]], total_ids: int, settings: RolloutSettings
+) -> Rows | None:
+    """Rows of `total_ids - 1` transitions, each as reported by the generation that sampled its token.
+
+    `turns`: the path's records, each with the position where its part of the ids ends. A generation's own
+    part runs from the last id before it; what a later prefill reports about those transitions is not used.
+    """
+    if all(record.meta_info.get(replay.meta_info) is None for record, _ in turns):
+        return None
+    parts, begin = [], 0
+    for record, end in turns:
+        until = max(end - 1, begin)
+        parts.append(_rows(replay, record, settings, begin, until))
+        begin = until
+    rows = np.concatenate(parts) if len(parts) > 1 else parts[0]
+    return np.ascontiguousarray(rows[: max(total_ids - 1, 0)])
+
+
+def _rows(replay: ReplayField, record: Record, settings: RolloutSettings, begin: int, until: int) -> Rows:
+    """Rows `begin..until` of one generation's payload, which starts at the offset that was asked for."""
+    place = f"record {record.seq}: meta_info.{replay.meta_info}"
+    payload = record.meta_info.get(replay.meta_info)
+    if payload is None:
+        raise AssemblyError(f"{place}: absent, though a later generation of the path has it")
+    start = record.request_options.get(replay.start) or 0
+    count = len(record.prompt_ids) + len(record.output_ids) - 1 - start
+    if not 0 <= start <= begin:
+        raise AssemblyError(f"{place}: starts at row {start}, which leaves out row {begin}")
+    rows = _decode(payload, max(count, 0), _layers(replay, record, settings), place)
+    return rows[begin - start : until - start]
+
+
+def _layers(replay: ReplayField, record: Record, settings: RolloutSettings) -> int:
+    if replay.meta_info == "routed_experts":
+        return settings.routed_experts_layers
+    layers = record.meta_info.get("indexer_topk_num_layers", 1)
+    if isinstance(layers, bool) or not isinstance(layers, int) or layers < 1:
+        raise AssemblyError(f"record {record.seq}: meta_info.indexer_topk_num_layers: {layers!r} is not at least 1")
+    return layers
+
+
+def _decode(payload: Any, count: int, layers: int, place: str) -> Rows:
+    """`count` rows of little-endian int32 from base64, shape (count, layers, k)."""
+    try:
+        raw = base64.b64decode(payload, validate=True)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise AssemblyError(f"{place}: not base64: {error}") from None
+    if len(raw) % 4 or (len(raw) // 4) % max(count * layers, 1) or (not count and raw):
+        raise AssemblyError(f"{place}: {len(raw)} bytes are no {count} rows of {layers} layers of int32")
+    if not count:
+        return np.zeros((0, layers, 0), dtype=np.int32)
+    return np.frombuffer(raw, dtype="<i4").astype(np.int32).reshape(count, layers, -1)

@@ -1,0 +1,137 @@
+"""Which leaves of a tree become samples, and what they are given: the two hooks and their defaults."""
+
+import copy
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from miles_sim.rollout.errors import AssemblyError
+from miles_sim.rollout.sample import RESERVED, Sample
+
+SessionMetadata = Mapping[str, Any]
+Hook = Callable[[list[Sample], dict[str, Any]], list[Sample]]
+"""`fn(samples, session_metadata) -> samples`, synchronous. Each sample has `metadata["leaf"]`, the tree stands in
+`session_metadata["tree"]`, what the agent returned in `session_metadata["agent"]`."""
+
+
+def drop_retries(samples: Sequence[Sample], session_metadata: SessionMetadata) -> list[Sample]:
+    """The leaves that no retry has superseded, longest path first, then latest commit.
+
+    A leaf is superseded by a sibling that was committed later and asked the same thing, unless both were under
+    way at the same time. Roots are siblings of one another. What asked something else is no retry.
+    """
+    later: dict[tuple[int | None, str], list[dict[str, Any]]] = {}
+    nodes = {node["id"]: node for node in session_metadata["tree"]["nodes"]}
+    for node in nodes.values():
+        later.setdefault((node["parent"], node["asked"]), []).append(node)
+
+    def superseded(sample: Sample) -> bool:
+        own = nodes[sample.metadata["leaf"]["node_id"]]
+        siblings = later[own["parent"], own["asked"]]
+        return any(sibling["id"] > own["id"] and not _twins(own, sibling) for sibling in siblings)
+
+    kept = [sample for sample in samples if not superseded(sample)]
+    return sorted(kept, key=_rank, reverse=True)
+
+
+def keep_all(samples: Sequence[Sample], session_metadata: SessionMetadata) -> list[Sample]:
+    """Every leaf, in commit order."""
+    return list(samples)
+
+
+def default_postprocess(samples: Sequence[Sample], session_metadata: SessionMetadata) -> list[Sample]:
+    """Each sampled id trainable in one sample, the earliest committed one that holds it; then `apply_agent`."""
+    owned: dict[int, int] = {}
+    for sample in sorted(samples, key=lambda sample: int(sample.metadata["leaf"]["node_id"])):
+        begin = len(sample.tokens) - sample.response_length
+        for segment in sample.metadata["lifecycle"]:
+            if segment["span"] is None or sample.loss_mask is None:
+                continue
+            start, end = segment["span"]
+            taken = min(owned.get(segment["node_id"], start), end)
+            sample.loss_mask[start - begin : taken - begin] = [0] * (taken - start)
+            owned[segment["node_id"]] = max(taken, end)
+    apply_agent(samples, session_metadata.get("agent"))
+    return list(samples)
+
+
+def apply_agent(samples: Sequence[Sample], agent_metadata: Mapping[str, Any] | None) -> None:
+    """Give each sample what the agent returned: metadata, less the reserved keys, and its scalar `reward`."""
+    if not agent_metadata:
+        return
+    reward = agent_metadata.get("reward")
+    for sample in samples:
+        for key, value in agent_metadata.items():
+            if key not in RESERVED:
+                sample.metadata[key] = copy.deepcopy(value)
+        if isinstance(reward, int | float) and not isinstance(reward, bool):
+            sample.reward = reward
+
+
+PICKERS: dict[str, Hook] = {"drop_retries": drop_retries, "keep_all": keep_all}
+POSTPROCESSORS: dict[str, Hook] = {"default": default_postprocess}
+
+
+def pick(samples: list[Sample], session_metadata: dict[str, Any], hook: str | Hook) -> list[Sample]:
+    """Run a picker; AssemblyError names it if it raises or returns anything but some of `samples`, each once."""
+    place = f"sample_picker {_name(hook)}"
+    picked = _run(resolve(hook, PICKERS, "sample_picker"), samples, session_metadata, place)
+    allowed = {id(sample) for sample in samples}
+    if any(id(sample) not in allowed for sample in picked):
+        raise AssemblyError(f"{place}: returned a sample that is none of its input")
+    return picked
+
+
+def postprocess(samples: list[Sample], session_metadata: dict[str, Any], hook: str | Hook) -> list[Sample]:
+    """Run a post-processor; AssemblyError names it if it raises or returns anything but samples, each once."""
+    function = resolve(hook, POSTPROCESSORS, "sample_postprocessor")
+    return _run(function, samples, session_metadata, f"sample_postprocessor {_name(hook)}")
+
+
+def resolve(hook: str | Hook, built_in: Mapping[str, Hook], setting: str) -> Hook:
+    """A hook by name, by dotted path (`pkg.mod.fn` or `pkg.mod:fn`), or itself; AssemblyError names the setting."""
+    if not isinstance(hook, str):
+        if not callable(hook):
+            raise AssemblyError(f"{setting}: {hook!r} is not a name, a dotted path or a function")
+        return hook
+    if hook in built_in:
+        return built_in[hook]
+    module, _, name = hook.replace(":", ".").rpartition(".")
+    if not module:
+        raise AssemblyError(f"{setting}: {hook!r} is not one of {sorted(built_in)}, nor a dotted path")
+    try:
+        function: Any = getattr(importlib.import_module(module), name)
+    except Exception as error:
+        raise AssemblyError(f"{setting}: {hook!r} cannot be imported: {type(error).__name__}: {error}") from error
+    if not callable(function):
+        raise AssemblyError(f"{setting}: {hook!r} is {type(function).__name__}, not a function")
+    return function  # type: ignore[no-any-return]
+
+
+def _run(hook: Hook, samples: list[Sample], session_metadata: dict[str, Any], place: str) -> list[Sample]:
+    try:
+        result: Any = hook(list(samples), session_metadata)
+    except Exception as error:
+        raise AssemblyError(f"{place}: raised {type(error).__name__}: {error}") from error
+    if inspect.iscoroutine(result):
+        result.close()
+        raise AssemblyError(f"{place}: is asynchronous; a hook is a plain function")
+    if not isinstance(result, list) or not all(isinstance(sample, Sample) for sample in result):
+        raise AssemblyError(f"{place}: returned {type(result).__name__}, not a list of samples")
+    if len({id(sample) for sample in result}) != len(result):
+        raise AssemblyError(f"{place}: returned a sample twice")
+    return result
+
+
+def _name(hook: str | Hook) -> str:
+    return repr(hook if isinstance(hook, str) else getattr(hook, "__qualname__", type(hook).__name__))
+
+
+def _twins(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    return b["id"] in a["concurrent_with"] or a["id"] in b["concurrent_with"]
+
+
+def _rank(sample: Sample) -> tuple[int, int]:
+    leaf = sample.metadata["leaf"]
+    return len(leaf["path_node_ids"]), leaf["node_id"]
