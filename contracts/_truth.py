@@ -128,10 +128,19 @@ def ratio(above: int, below: int) -> float | None:
     return above / below if below else None
 
 
-def distinct_generations(case: Case) -> tuple[Generation, ...]:
-    """Generations of all samples of the play, each once."""
-    found = {g.id: g for rollout in case.rollouts for a in rollout.alignments for g in a.generations}
-    return tuple(found.values())
+def pools(case: Case) -> tuple[tuple[Generation, ...], ...]:
+    """The generations that a batch's ratios may be pooled over, each once: those in its samples, or all on their paths.
+
+    They differ only by what max_seq_len keeps out of a sample, which the engine did generate.
+    """
+    present: dict[str, Generation] = {}
+    reached: dict[str, Generation] = {}
+    for rollout in case.rollouts:
+        present |= {g.id: g for found in rollout.alignments for g in found.generations}
+        reached |= {node.generation.id: node.generation for node in rollout.lineage.kept}
+    if case.scenario.max_seq_len is None:
+        return (tuple(present.values()),)
+    return tuple(present.values()), tuple(reached.values())
 
 
 def metric(metrics: Mapping[str, float], name: str) -> float | None:

@@ -20,7 +20,7 @@ _NEEDS = {"batch.train_data"}
     source="miles convert_samples_to_train_data; design 6.8",
 )
 def rows(case: Case, see: Recorder) -> None:
-    """There is one row a sample, in the order of rollouts, and its columns are the sample's."""
+    """There is one row a sample, group by group in the order of rollouts, and its columns are the sample's."""
     data = case.observation.batch.train_data if case.observation.batch else None
     if data is None:
         return
@@ -73,7 +73,12 @@ def mask_sums(case: Case, see: Recorder) -> None:
 
 
 def _flat(case: Case) -> Iterator[tuple[RolloutCase, SampleView]]:
-    return ((rollout, sample) for rollout in case.rollouts for sample in rollout.samples)
+    """All samples as a trainer flattens them: prompt groups by their first rollout, then rollouts in order."""
+    groups: dict[object, list[RolloutCase]] = {}
+    for rollout in case.rollouts:
+        group = rollout.input.group_index
+        groups.setdefault(("alone", rollout.number) if group is None else group, []).append(rollout)
+    return ((rollout, sample) for group in groups.values() for rollout in group for sample in rollout.samples)
 
 
 def _cell(data: dict[str, Any], column: str, row: int) -> Any:
