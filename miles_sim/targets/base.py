@@ -6,7 +6,7 @@ answers with an observation document (`miles_sim.targets.observation.Observation
 """
 
 from collections.abc import Awaitable, Mapping
-from typing import Any, Protocol, TypedDict
+from typing import Any, Literal, Protocol, TypedDict
 
 CAPABILITIES: dict[str, str] = {
     "session.v1": "serves linear sessions",
@@ -51,8 +51,7 @@ SAMPLE_FIELDS: tuple[str, ...] = (
 class Job(TypedDict):
     """One play, as a target sees it."""
 
-    session: str
-    """`v1` or `v2`."""
+    session: Literal["v1", "v2"]
     engine_url: str
     tokenizer: str
     """Built-in family name."""
@@ -96,7 +95,10 @@ class AgentFunction(Protocol):
 
 
 class Target(Protocol):
-    """An implementation under contract."""
+    """An implementation under contract.
+
+    One that has a true `in_process` is reached over a `LocalNetwork` of this process; others over sockets.
+    """
 
     async def describe(self) -> TargetInfo: ...
 

@@ -114,8 +114,12 @@ async def _served(app: Any, listener: socket.socket) -> AsyncIterator[None]:
             yield
 
         async def main_loop(self) -> None:
-            """In place of a look at the clock ten times a second."""
+            """In place of a look at the clock ten times a second; idle connections are not waited for either."""
             await closing.wait()
+            for connection in list(self.server_state.connections):
+                connection.shutdown()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
 
     server = Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=5))
     serving = asyncio.ensure_future(server.serve(sockets=[listener]))

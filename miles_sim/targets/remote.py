@@ -15,8 +15,9 @@ WORKER = Path(__file__).with_name("worker.py")
 class RemoteTarget:
     """Runs an adapter file or a `pkg.mod:factory` under `python`, by way of `worker.py`.
 
-    `paths` are searched for modules first. Timeouts are in seconds. A worker that dies, hangs or answers nonsense
-    gives a `TargetError` with the interpreter and the last lines it printed; the next play starts another one.
+    `paths` are searched for modules first, `fallback` last. Timeouts are in seconds. A worker that dies, hangs or
+    answers nonsense gives a `TargetError` with the interpreter and the last lines it printed; the next play starts
+    another one.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class RemoteTarget:
         target: str | None = None,
         optimize: bool = False,
         paths: Sequence[Path | str] = (),
+        fallback: Path | str | None = None,
         start_timeout: float = 180.0,
         play_timeout: float = 180.0,
     ) -> None:
@@ -34,6 +36,7 @@ class RemoteTarget:
             raise ValueError(f"adapter: {adapter!r}, target: {target!r}: exactly one of them is due")
         what = ["--target", target] if target is not None else ["--adapter", str(adapter)]
         where = [part for path in paths for part in ("--path", os.path.abspath(path))]
+        where += [] if fallback is None else ["--fallback", os.path.abspath(fallback)]
         self._command = [python, *(["-O"] if optimize else []), str(WORKER), *what, *where]
         self._start_timeout = start_timeout
         self._play_timeout = play_timeout

@@ -1,6 +1,7 @@
 """Samples of any implementation as observation data. Standard library only: adapters use it in their interpreters."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -67,18 +68,22 @@ def samples_of(returned: Any) -> list[Any]:
 def groups_of(returned: Sequence[Any]) -> list[list[Any]]:
     """The nested batch as the trainer gathers it: per prompt group, per rollout what `generate` returned.
 
-    Rollouts that returned nothing are left out; a rollout without `group_index` is a group of its own.
+    Rollouts that returned nothing are left out; neighbours with the same `group_index` form a group, a rollout
+    without one is a group of its own.
     """
-    groups: dict[Any, list[Any]] = {}
-    for number, item in enumerate(returned):
-        samples = samples_of(item)
-        if samples:
-            index = samples[0].group_index
-            groups.setdefault(("rollout", number) if index is None else index, []).append(item)
-    return list(groups.values())
+    there = [item for item in returned if samples_of(item)]
+    groups = itertools.groupby(enumerate(there), key=_group_key)
+    return [[item for _, item in group] for _, group in groups]
+
+
+def _group_key(numbered: tuple[int, Any]) -> tuple[str, int]:
+    number, item = numbered
+    index = samples_of(item)[0].group_index
+    return ("none", number) if index is None else ("group", index)
 
 
 def train_columns(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns of train data as plain data."""
     return {name: plain(value) for name, value in data.items()}
 
 

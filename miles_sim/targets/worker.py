@@ -1,6 +1,6 @@
 """Runs a target inside its own interpreter and speaks JSON lines with the process that started it.
 
-    PYTHON [-O] …/worker.py (--adapter FILE | --target pkg.mod:factory) [--path DIR]…
+    PYTHON [-O] …/worker.py (--adapter FILE | --target pkg.mod:factory) [--path DIR]… [--fallback DIR]
 
 Standard library only: the interpreter need not have miles-sim. An adapter file offers `open_target()`, a factory
 is called as it is; both give an object with `describe()`, `play(job, agent)` and `close()`, all coroutines.
@@ -193,8 +193,9 @@ def main() -> None:
     choice.add_argument("--adapter", metavar="FILE")
     choice.add_argument("--target", metavar="pkg.mod:factory")
     parser.add_argument("--path", action="append", default=[], metavar="DIR", help="searched for modules first")
+    parser.add_argument("--fallback", action="append", default=[], metavar="DIR", help="searched for modules last")
     options = parser.parse_args()
-    sys.path[:0] = options.path
+    sys.path[:] = [*options.path, *sys.path, *options.fallback]
     source, sink = claim_stdio()
     asyncio.run(converse(options, source, sink))
 

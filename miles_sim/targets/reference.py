@@ -1,0 +1,149 @@
+"""miles-sim's own generate and merge as a target: in this process, or served by a worker to another one."""
+
+import asyncio
+import platform
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import httpx
+
+import miles_sim
+from miles_sim.rollout.generate import GenerateInput, generate
+from miles_sim.rollout.sample import Sample
+from miles_sim.rollout.session.server import SessionServer
+from miles_sim.rollout.settings import RolloutSettings
+from miles_sim.targets.base import CAPABILITIES, AgentFunction, Job, TargetInfo
+from miles_sim.targets.reference_batch import batch_view
+from miles_sim.targets.views import rollout_view, sample_view
+from miles_sim.tokenizer import ByteTokenizer
+from miles_sim.transport import LocalNetwork, serve
+
+SESSION_HOST = "sessions"
+_FROM_THE_JOB = ("session", "speculative_algorithm", "max_seq_len")
+
+
+class ReferenceTarget:
+    """`miles_sim.rollout` under contract.
+
+    With `network` its session server is a host of that network, and so must the engine be, or be reachable over a
+    real connection; without, it listens on loopback. `settings` are fields of `RolloutSettings`, but for those that
+    a job decides.
+    """
+
+    in_process = True
+    """Shares this process's `LocalNetwork`."""
+
+    def __init__(self, network: LocalNetwork | None = None, **settings: Any) -> None:
+        decided = [name for name in settings if name in _FROM_THE_JOB]
+        if decided:
+            raise ValueError(f"settings: {decided[0]!r} is decided by the scenario that is played")
+        self._network = network
+        self._settings = RolloutSettings(**settings)
+
+    async def describe(self) -> TargetInfo:
+        return TargetInfo(
+            name="reference",
+            version=miles_sim.__version__,
+            python=platform.python_version(),
+            optimize=sys.flags.optimize,
+            capabilities=list(CAPABILITIES),
+            absent={},
+            stand_ins=[],
+        )
+
+    async def play(self, job: Job, agent: AgentFunction) -> dict[str, Any]:
+        settings = replace(
+            self._settings,
+            session=job["session"],
+            speculative_algorithm=job["speculative_algorithm"],
+            max_seq_len=job["max_seq_len"],
+        )
+        tokenizer = ByteTokenizer(job["tokenizer"])
+        server = SessionServer(settings, tokenizer, job["engine_url"], transport=self._network)
+        async with self._reachable(server) as url, _client(self._network) as client:
+            plays = [_Rollout(job, number, settings, url, client, agent).play() for number in range(len(job["inputs"]))]
+            results = await asyncio.gather(*plays)
+            sessions_open, requests_open = server.sessions_open, server.requests_open
+        return {
+            "schema": "miles-sim/observation/1",
+            "session": job["session"],
+            "rollouts": [view for view, _ in results],
+            "batch": batch_view([returned for _, returned in results]),
+            "sessions_open": sessions_open,
+            "requests_open": requests_open,
+        }
+
+    async def close(self) -> None:
+        """Nothing outlives a play."""
+
+    @asynccontextmanager
+    async def _reachable(self, server: SessionServer) -> AsyncIterator[str]:
+        try:
+            if self._network is None:
+                async with serve(server.app) as url:
+                    yield url
+                return
+            self._network.mount(SESSION_HOST, server.app)
+            try:
+                yield f"http://{SESSION_HOST}"
+            finally:
+                self._network.unmount(SESSION_HOST)
+        finally:
+            await server.aclose()
+
+
+class _Rollout:
+    """One input on its way through `generate`."""
+
+    def __init__(
+        self,
+        job: Job,
+        number: int,
+        settings: RolloutSettings,
+        url: str,
+        client: httpx.AsyncClient,
+        agent: AgentFunction,
+    ) -> None:
+        self._number = number
+        self._agent = agent
+        self._agent_ran = False
+        self._sample = Sample(**job["inputs"][number])
+        self._input = GenerateInput(
+            settings=settings,
+            sample=self._sample,
+            sampling_params=job["sampling"][number],
+            agent=self._run_agent,
+            session_url=url,
+            client=client,
+        )
+
+    async def play(self) -> tuple[dict[str, Any], Any]:
+        """Its view, and what `generate` returned."""
+        before = sample_view(self._sample)
+        returned, error = None, None
+        try:
+            returned = (await generate(self._input)).samples
+        except Exception as raised:
+            error = raised
+        view = rollout_view(before, self._sample, returned, agent_ran=self._agent_ran, error=error)
+        return view, returned
+
+    async def _run_agent(
+        self, base_url: str, prompt: Any, request_kwargs: dict[str, Any], metadata: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        self._agent_ran = True
+        return await self._agent(self._number, base_url, request_kwargs, metadata)
+
+
+@asynccontextmanager
+async def _client(network: LocalNetwork | None) -> AsyncIterator[httpx.AsyncClient]:
+    # speaks to our own session server over plain HTTP: certificates would be read for nothing, at 80 ms a play
+    client = httpx.AsyncClient(transport=network, timeout=None, trust_env=False, verify=False)
+    try:
+        yield client
+    finally:
+        if network is None:  # a network is its owner's to close
+            await client.aclose()
