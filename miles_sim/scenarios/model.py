@@ -15,11 +15,15 @@ class RolloutInput(Document):
     """One prompt as the trainer hands it to `generate`."""
 
     index: int | None = 7
+    """Place of the sample among all that were ever drawn."""
     rollout_id: int | None = None
+    """Explicit identity; 0 is one. None: the index stands in for it."""
     group_index: int | None = 0
+    """Which prompt the sample belongs to."""
     label: str | None = None
     metadata: dict[str, Any] = {}
     reward: float | None = None
+    """Reward that the input holds already; a `reward` that the agent returns comes before it."""
 
 
 class Sampling(Document):
