@@ -27,7 +27,7 @@ class LocalNetwork(httpx.AsyncBaseTransport):
 
     def __init__(self) -> None:
         self._apps: dict[str, httpx.ASGITransport] = {}
-        self._outside = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=None))
+        self._outside: httpx.AsyncHTTPTransport | None = None
 
     def mount(self, host: str, app: ASGIApp) -> None:
         """Serve `host` by `app`; a host can be mounted once."""
@@ -40,10 +40,16 @@ class LocalNetwork(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         inside = self._apps.get(request.url.host)
-        return await (inside or self._outside).handle_async_request(request)
+        if inside is not None:
+            return await inside.handle_async_request(request)
+        # Made when it is needed: it loads the certificates of the system, which takes longer than a whole rollout.
+        if self._outside is None:
+            self._outside = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=None))
+        return await self._outside.handle_async_request(request)
 
     async def aclose(self) -> None:
-        await self._outside.aclose()
+        if self._outside is not None:
+            await self._outside.aclose()
 
 
 class ListenError(OSError):

@@ -9,7 +9,13 @@ import orjson
 from miles_sim.rollout.errors import MessageValidationError
 from miles_sim.rollout.settings import RolloutSettings
 
-_NEVER_SENT = ("stream", "stream_options", "logprob_start_len", "routed_experts_start_len")
+_NEVER_SENT = (
+    "stream",
+    "stream_options",
+    "logprob_start_len",
+    "routed_experts_start_len",
+    "indexer_topk_start_len",
+)
 """The engine answers whole. A start for prompt logprobs or replay rows would defeat prefix reuse or shift the rows."""
 
 

@@ -41,11 +41,7 @@ class Upstream:
         self._url = url.rstrip("/")
         self._request_timeout = request_timeout
         self._owned = transport is None
-        self._client = httpx.AsyncClient(
-            transport=transport or httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=None)),
-            timeout=None,
-            trust_env=False,
-        )
+        self._client = httpx.AsyncClient(transport=transport or _connections(url), timeout=None, trust_env=False)
 
     async def send(self, call: Call, *, unless: Sequence[Coroutine[Any, Any, SessionError]]) -> Answer:
         """The engine's answer, whatever its status.
@@ -58,11 +54,11 @@ class Upstream:
         tasks = [answer, *reasons]
         try:
             await asyncio.wait(tasks, timeout=self._request_timeout, return_when=asyncio.FIRST_COMPLETED)
-            if answer.done():
-                return answer.result()
             for reason in reasons:
                 if reason.done():
                     raise reason.result()
+            if answer.done():
+                return answer.result()
             raise UpstreamTransportError(f"engine: no answer within request_timeout={self._request_timeout:g} s")
         finally:
             for task in tasks:
@@ -80,3 +76,10 @@ class Upstream:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise UpstreamTransportError(f"engine: {type(error).__name__}: {error}") from error
         return Answer(response.status_code, list(response.headers.multi_items()), response.content)
+
+
+def _connections(url: str) -> httpx.AsyncHTTPTransport:
+    # Redirects are not followed, so certificates, which are slow to load, matter for an https engine alone.
+    return httpx.AsyncHTTPTransport(
+        verify=url.lower().startswith("https:"), limits=httpx.Limits(max_connections=None), trust_env=False
+    )
