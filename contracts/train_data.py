@@ -9,13 +9,14 @@ from miles_sim.verify.rule import RolloutCase
 
 from ._truth import effective_id, ids_clash, mask
 
-_NEEDS = {"batch.train_data"}
+_ROWS = {"batch.train_data"}
+_IDS = {"batch.train_data", "identity"}
 
 
 @rule(
     "train-data/rows",
     level="meaning",
-    needs=_NEEDS,
+    needs=_ROWS,
     reason="A row cut, shifted or taken from its neighbour trains on data that no rollout produced.",
     source="miles convert_samples_to_train_data; design 6.8",
 )
@@ -42,7 +43,7 @@ def rows(case: Case, see: Recorder) -> None:
 @rule(
     "train-data/ids",
     level="meaning",
-    needs=_NEEDS,
+    needs=_IDS,
     reason="Loss weights and advantages are computed per rollout id.",
     source="miles convert_samples_to_train_data: rollout_id, else index; design 6.1",
 )
@@ -58,7 +59,7 @@ def ids(case: Case, see: Recorder) -> None:
 @rule(
     "train-data/mask-sums",
     level="meaning",
-    needs=_NEEDS,
+    needs=_IDS,
     reason="The denominator of a rollout's loss: too small or too large, and the rollout weighs wrongly.",
     source="miles rollout_mask_sums; design 6.8",
 )
