@@ -33,7 +33,7 @@ def replies(draw: st.DrawFn) -> Reply:
 
 @st.composite
 def plans(draw: st.DrawFn, *, linear: bool = False, max_steps: int = 5, depth: int = 2) -> Plan:
-    """Plans that play to their end: no crash, no cut reply, no retry of what a fork stands on.
+    """Plans that play to their end: no crash, no cut reply.
 
     `linear`: one line, as v1 sessions serve it. `depth`: how deep subagents nest.
     """
@@ -47,28 +47,26 @@ def _steps(
     draw: st.DrawFn, history: History, prefix: str, max_steps: int, depth: int, linear: bool
 ) -> tuple[Step, ...]:
     steps: list[Step] = []
-    forked = False
     for number in range(1, draw(st.integers(1, max_steps)) + 1):
         key = f"{prefix}{number}"
-        kind = draw(st.sampled_from(_kinds(history, depth=depth, linear=linear, forked=forked)))
+        kind = draw(st.sampled_from(_kinds(history, depth=depth, linear=linear)))
         if kind in ("subagent", "parallel"):
             count = 1 if kind == "subagent" else draw(st.integers(2, 3))
             names = [key] if count == 1 else [f"{key}.{branch}" for branch in range(1, count + 1)]
             subagents = tuple(draw(_subagent(history, name, max_steps, depth)) for name in names)
-            forked = forked or any(s.start == "fork" for s in subagents)
             steps.append(subagents[0] if count == 1 else Parallel(branches=subagents))
             continue
-        reply, forked = draw(replies()), False
+        reply = draw(replies())
         steps.append(_ask(draw, kind, reply))
         _grow(history, steps[-1], key, reply)
     return tuple(steps)
 
 
-def _kinds(history: History, *, depth: int, linear: bool, forked: bool) -> list[str]:
+def _kinds(history: History, *, depth: int, linear: bool) -> list[str]:
     kinds = ["say", "say"]
     if history.replies and history.replies[-1][1].tool_calls:
         kinds += ["tool"] * 3
-    if history.asks and not forked:
+    if history.asks:
         kinds.append("retry")
     if history.replies and not linear:
         kinds.append("compact")
