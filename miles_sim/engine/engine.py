@@ -12,11 +12,11 @@ from miles_sim.engine.finish import Bounds, ending
 from miles_sim.engine.prefix_cache import PrefixCache
 from miles_sim.engine.prompt import Prompt, check_length, check_vocabulary, prompt_of
 from miles_sim.engine.replies import draft, reply_for, seeded_logprobs
-from miles_sim.engine.request import check, parse
+from miles_sim.engine.request import check, check_hidden_states, parse
 from miles_sim.engine.sampling import Sampling, check_ranges, sampling_of
 from miles_sim.engine.settings import EngineSettings
 from miles_sim.engine.speculative import accepted_drafts, truth
-from miles_sim.engine.wire import Answered, TokenTexts, chat_completion
+from miles_sim.engine.wire import Answered, chat_completion, token_texts
 from miles_sim.ledger import Generation, SpecTruth
 from miles_sim.tokenizer import ByteTokenizer
 from miles_sim.transport import ASGIApp
@@ -40,7 +40,7 @@ class Engine:
         """HTTP requests under way."""
         self.prefix_cache = PrefixCache()
         self._attempts: Counter[bytes] = Counter()
-        self._texts = TokenTexts(self.tokenizer)
+        self._texts = token_texts(settings.tokenizer)
 
     @cached_property
     def app(self) -> ASGIApp:
@@ -58,6 +58,7 @@ class Engine:
         sampling = sampling_of(request)
         check_vocabulary(prompt.ids, self.tokenizer.vocab_size)
         check_length(len(prompt.ids), sampling.max_new_tokens, self.settings.context_length)
+        check_hidden_states(request)
         check_ranges(sampling, temperature_rule=wire.temperature_rule)
         answered = self.generate(prompt, sampling, endpoint="chat", rid=request.rid)
         return orjson.dumps(

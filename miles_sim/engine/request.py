@@ -217,6 +217,15 @@ def check(request: ChatRequest, *, stream_refuses: tuple[str, ...] = ()) -> None
             raise NotModelledError(entry.field, value, entry.allowed)
 
 
+def check_hidden_states(request: ChatRequest) -> None:
+    """SGLang's own refusal, for want of a server flag that no simulated engine has (tokenizer_manager.py)."""
+    if request.return_hidden_states:
+        raise RequestError(
+            "The server is not configured to return the hidden states. Please set `--enable-return-hidden-states` "
+            "to enable this feature."
+        )
+
+
 def _check_tool_choice(request: ChatRequest) -> None:
     choice = request.tool_choice
     if choice in (None, "auto", "none"):

@@ -1,10 +1,8 @@
 """Sampling parameters: one spelling for what a reply depends on, and the ranges that SGLang allows."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
-
-import orjson
 
 from miles_sim.engine.errors import RequestError
 from miles_sim.engine.request import ChatRequest
@@ -36,7 +34,7 @@ class Sampling:
     @property
     def key(self) -> bytes:
         """Equal for equal parameters, the same in every process."""
-        return orjson.dumps(asdict(self), option=orjson.OPT_SORT_KEYS)
+        return repr(self).encode()
 
 
 def sampling_of(request: ChatRequest) -> Sampling:

@@ -1,6 +1,7 @@
 """From a generation to the JSON that a release answers with: `meta_info` and the chat completion."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from miles_sim.engine.clock import Timing
@@ -30,6 +31,12 @@ class TokenTexts:
     def __init__(self, tokenizer: ByteTokenizer) -> None:
         self.text = [tokenizer.decode([i]) for i in range(tokenizer.vocab_size)]
         self.bytes = [list(text.encode()) for text in self.text]
+
+
+@lru_cache(maxsize=8)
+def token_texts(family: str) -> TokenTexts:
+    """The texts of a built-in family, made once."""
+    return TokenTexts(ByteTokenizer(family))
 
 
 def meta_info(

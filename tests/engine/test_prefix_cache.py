@@ -1,0 +1,82 @@
+"""What the prefix cache finds, in any order of what it saw."""
+
+from itertools import zip_longest
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from miles_sim.engine.prefix_cache import PrefixCache
+
+ids = st.lists(st.integers(0, 2), max_size=12)
+seen = st.lists(st.tuples(ids.filter(bool), ids), max_size=8)
+
+
+def brute_force(past: list[tuple[list[int], list[int]]], prompt: list[int]) -> int:
+    usable = prompt[:-1]
+    best = 0
+    for old_prompt, output in past:
+        whole = old_prompt + output[:-1]
+        shared = next((n for n, (a, b) in enumerate(zip_longest(whole, usable)) if a != b), len(whole))
+        if shared >= len(old_prompt):
+            best = max(best, shared)
+    return best
+
+
+def filled(past: list[tuple[list[int], list[int]]]) -> PrefixCache:
+    cache = PrefixCache()
+    for prompt, output in past:
+        cache.add(prompt, output)
+    return cache
+
+
+@given(past=seen, prompt=ids)
+def test_the_tree_finds_what_comparing_with_every_past_generation_finds(
+    past: list[tuple[list[int], list[int]]], prompt: list[int]
+) -> None:
+    assert filled(past).cached(prompt) == brute_force(past, prompt)
+
+
+@given(past=seen, prompt=ids, data=st.data())
+def test_the_order_of_the_past_does_not_matter(
+    past: list[tuple[list[int], list[int]]], prompt: list[int], data: st.DataObject
+) -> None:
+    shuffled = data.draw(st.permutations(past))
+    assert filled(past).cached(prompt) == filled(shuffled).cached(prompt)
+
+
+def test_a_continuation_finds_all_but_the_last_sampled_id() -> None:
+    cache = filled([([1, 2, 3], [4, 5, 6])])
+    assert cache.cached([1, 2, 3, 4, 5, 6, 7, 8]) == 5
+
+
+def test_a_continuation_with_other_words_finds_the_prompt_it_continues() -> None:
+    assert filled([([1, 2, 3], [4, 5, 6])]).cached([1, 2, 3, 9, 9]) == 3
+
+
+def test_a_conversation_that_shares_only_a_beginning_finds_nothing() -> None:
+    assert filled([([1, 2, 3], [4, 5, 6])]).cached([1, 2, 9, 9]) == 0
+
+
+def test_an_equal_prompt_finds_nothing_of_its_twin() -> None:
+    assert filled([([1, 2, 3], [4])]).cached([1, 2, 3]) == 0
+
+
+def test_the_same_thing_asked_again_finds_all_but_the_id_that_gives_the_first_logit() -> None:
+    assert PrefixCache().cached([1, 2, 3], asked_before=True) == 2
+
+
+def test_a_cleared_cache_finds_nothing() -> None:
+    cache = filled([([1], [2, 3])])
+    cache.clear()
+    assert cache.cached([1, 2, 3, 4]) == 0
+
+
+def test_cost_does_not_grow_with_what_is_stored() -> None:
+    """A long path is compared edge by edge, each id a bounded number of times."""
+    cache = PrefixCache()
+    path: list[int] = []
+    for turn in range(200):
+        path = [*path, turn, turn + 1]
+        cache.add(path, [turn + 2, turn + 3])
+        path = [*path, turn + 2]
+    assert cache.cached([*path, 0]) == len(path)

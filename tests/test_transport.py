@@ -1,0 +1,77 @@
+"""Serving over sockets: clear refusals, clean ends."""
+
+import asyncio
+import logging
+import signal
+import socket
+from typing import Any
+
+import httpx
+import pytest
+
+from miles_sim.transport import ListenError, serve
+
+
+async def hello(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"hi"})
+
+
+async def test_an_app_is_reachable_at_the_url_that_is_given() -> None:
+    async with serve(hello) as url, httpx.AsyncClient(trust_env=False) as client:
+        assert url.startswith("http://127.0.0.1:")
+        assert (await client.get(url)).text == "hi"
+
+
+async def test_two_apps_get_ports_of_their_own() -> None:
+    async with serve(hello) as one, serve(hello) as other:
+        assert one != other
+
+
+async def test_a_port_in_use_is_refused_by_name_before_anything_runs() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        before = asyncio.all_tasks()
+        with pytest.raises(ListenError, match=rf"cannot listen on 127\.0\.0\.1:{port}: Address already in use"):
+            async with serve(hello, port=port):
+                pass
+        assert asyncio.all_tasks() == before
+
+
+@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 70_000), ("203.0.113.1", 0)])
+async def test_an_address_that_cannot_be_had_is_refused_by_name(host: str, port: int) -> None:
+    with pytest.raises(ListenError, match=f"cannot listen on {host}:{port}: "):
+        async with serve(hello, host=host, port=port):
+            pass
+
+
+async def test_nothing_is_left_behind(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+    tasks, handler = asyncio.all_tasks(), signal.getsignal(signal.SIGINT)
+    caplog.set_level(logging.DEBUG, logger="uvicorn")
+    async with serve(hello) as url:
+        assert signal.getsignal(signal.SIGINT) is handler
+        async with httpx.AsyncClient(trust_env=False) as client:
+            await client.get(url)
+    assert asyncio.all_tasks() == tasks
+    assert not [record for record in caplog.records if record.name.startswith("uvicorn")]
+    assert capfd.readouterr() == ("", "")
+    async with httpx.AsyncClient(trust_env=False) as client:
+        with pytest.raises(httpx.ConnectError):
+            await client.get(url)
+
+
+async def test_the_port_is_free_again_at_once() -> None:
+    async with serve(hello) as url:
+        port = int(url.rsplit(":", 1)[1])
+    async with serve(hello, port=port) as again:
+        assert again == url
+
+
+async def test_an_error_inside_ends_the_server_too() -> None:
+    tasks = asyncio.all_tasks()
+    with pytest.raises(RuntimeError, match="mine"):
+        async with serve(hello):
+            raise RuntimeError("mine")
+    assert asyncio.all_tasks() == tasks
