@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from miles_sim.verify.report import Verdict
-from miles_sim.verify.rule import Case, Place, Recorder, Rule, Violation
+from miles_sim.verify.rule import Case, Place, Recorder, Rule, RuleError, Violation
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Judgement:
 
 
 class _Blocked:
-    """Samples and rollouts that failed at a level, and so are out of sight for higher ones."""
+    """Samples and rollouts that failed: out of sight for higher levels, and for rules that stand `after`."""
 
     def __init__(self) -> None:
         self._failed: list[tuple[int, Place, str]] = []
@@ -31,9 +31,9 @@ class _Blocked:
         self._failed += [(int(rule.level), violation.place, rule.id) for violation in violations]
 
     def by(self, rule: Rule, rollout: int | None = None, sample: int | None = None) -> str | None:
-        """The rule whose violation at a lower level hides this place, if any."""
+        """The rule whose violation hides this place, if any."""
         for level, place, id in self._failed:
-            if level >= rule.level:
+            if level >= rule.level and id not in rule.after:
                 continue
             same_rollout = None in (rollout, place.rollout) or rollout == place.rollout
             same_sample = None in (sample, place.sample) or sample == place.sample
@@ -46,11 +46,28 @@ def judge(case: Case, rules: Sequence[Rule]) -> list[Judgement]:
     """One judgement a rule of scope case, rollout or sample, in the order of `rules`."""
     blocked = _Blocked()
     judgements: dict[str, Judgement] = {}
-    for rule in sorted(rules, key=lambda rule: rule.level):
+    for rule in _in_order(rules):
         if rule.scope != "scenario":
             judgements[rule.id] = _judge_one(case, rule, blocked)
             blocked.add(rule, judgements[rule.id].violations)
     return [judgements[rule.id] for rule in rules if rule.id in judgements]
+
+
+def _in_order(rules: Sequence[Rule]) -> list[Rule]:
+    """By level; within a level each rule behind those it stands `after`."""
+    present = {rule.id: rule for rule in rules}
+    ordered: dict[str, Rule] = {}
+
+    def place(rule: Rule, waiting: tuple[str, ...]) -> None:
+        if rule.id in waiting:
+            raise RuleError(f"rule {rule.id!r}: stands after itself ({' after '.join((*waiting, rule.id))})")
+        for id in sorted(rule.after & present.keys()):
+            place(present[id], (*waiting, rule.id))
+        ordered.setdefault(rule.id, rule)
+
+    for rule in sorted(rules, key=lambda rule: rule.level):
+        place(rule, ())
+    return list(ordered.values())
 
 
 def _judge_one(case: Case, rule: Rule, blocked: _Blocked) -> Judgement:

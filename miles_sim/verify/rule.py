@@ -196,6 +196,8 @@ class Rule:
     severity: Severity
     needs: frozenset[str]
     """Capabilities a target must have for the rule to apply."""
+    after: frozenset[str]
+    """Rules whose violation at the same place hides this one: the same fault told twice helps nobody."""
     scope: Scope
     check: Check
 
@@ -216,6 +218,7 @@ def rule(
     source: str,
     severity: Literal["must", "should", "pin"] = "must",
     needs: Iterable[str] = (),
+    after: Iterable[str] = (),
 ) -> Callable[[Check], Rule]:
     """Make a `Rule` of a check function; its docstring is the statement, its parameters the scope."""
 
@@ -237,6 +240,7 @@ def rule(
             level=Level[level.upper()],
             severity=Severity(severity),
             needs=frozenset(needs),
+            after=frozenset(after),
             scope=scope,
             check=check,
         )
