@@ -1,0 +1,9 @@
+"""Bugs that really happened, in miles or its peers, done again to our own implementation, one function at a time.
+
+Each yields wrong data where it can, not a crash: that is what contracts are for.
+"""
+
+from . import assembly, batch, counting, engine, identity, session
+from .defect import DEFECTS, Defect
+
+__all__ = ["DEFECTS", "Defect", "assembly", "batch", "counting", "engine", "identity", "session"]

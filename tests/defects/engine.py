@@ -1,0 +1,34 @@
+"""The simulator's own: a ledger that contradicts itself."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from miles_sim.engine import engine, prefix_cache, seeding
+
+from .defect import defect
+
+
+@defect("linear/v1", "engine/arithmetic")
+def bonus_ids_count_as_drafts(m: pytest.MonkeyPatch) -> None:
+    """The simulator's own: accepted counts the bonus id of each step."""
+    truth = engine.truth
+
+    def with_bonus(steps: Sequence[int], settings: Any) -> Any:
+        right = truth(steps, settings)
+        return right.model_copy(update={"accepted": right.accepted + right.verify_ct})
+
+    m.setattr(engine, "truth", with_bonus)
+
+
+@defect("linear/v1", "engine/replies-agree")
+def whole_prompts_are_cached(m: pytest.MonkeyPatch) -> None:
+    """The simulator's own: not even the last prompt id is computed."""
+    m.setattr(prefix_cache.PrefixCache, "cached", lambda self, prompt, **rest: len(prompt))
+
+
+@defect("linear/v1", "engine/response-ids-unique")
+def replies_have_one_id(m: pytest.MonkeyPatch) -> None:
+    """The simulator's own: the id does not depend on what was asked."""
+    m.setattr(seeding, "name", lambda key, purpose, length: "0" * length)
