@@ -118,6 +118,8 @@ def _continued(record: Record, following: Record, known: int, max_trim: int) -> 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:
     """Length of the common prefix."""
+    if list(a) == list(b):
+        return len(a)
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 

@@ -1,7 +1,7 @@
 """Counters that the engine keeps per generation, summed over the generations of a sample."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from miles_sim.rollout.errors import AssemblyError
@@ -49,7 +49,7 @@ class SpecInfo:
         )
 
     def to_dict(self) -> dict[str, int]:
-        return asdict(self)
+        return dict(vars(self))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "SpecInfo":
@@ -75,7 +75,7 @@ class PrefixCacheInfo:
         )
 
     def to_dict(self) -> dict[str, int]:
-        return asdict(self)
+        return dict(vars(self))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "PrefixCacheInfo":

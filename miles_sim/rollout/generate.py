@@ -20,17 +20,19 @@ logger = logging.getLogger(__name__)
 
 Agent = Callable[..., Awaitable[dict[str, Any] | None]]
 """`await agent(base_url=…, prompt=…, request_kwargs=…, metadata=…)`: miles' agent function. It talks chat completions
-to `base_url + /v1/chat/completions`; what it returns becomes metadata of its samples, a scalar `reward` their reward."""
+to `base_url + /v1/chat/completions`; what it returns becomes its samples' metadata, a scalar `reward` their reward."""
 
 RENAMED = {"max_new_tokens": "max_tokens", "min_new_tokens": "min_tokens", "sampling_seed": "seed"}
 """Sampling parameters whose name differs between `/generate` and chat completions."""
 
 CHAT_FIELDS = frozenset(
-    "frequency_penalty logit_bias max_tokens max_completion_tokens n presence_penalty response_format seed stop "
-    "temperature top_p user tools tool_choice parallel_tool_calls reasoning_effort top_k min_p min_tokens regex ebnf "
-    "repetition_penalty stop_token_ids stop_regex ignore_eos continue_final_message skip_special_tokens lora_path "
-    "session_params separate_reasoning chat_template_kwargs custom_logit_processor custom_params extra_key "
-    "cache_salt priority".split()  # noqa: SIM905 - as short words they can be read
+    """
+    frequency_penalty logit_bias max_tokens max_completion_tokens n presence_penalty response_format seed stop
+    temperature top_p user tools tool_choice parallel_tool_calls reasoning_effort top_k min_p min_tokens regex ebnf
+    repetition_penalty stop_token_ids stop_regex ignore_eos continue_final_message skip_special_tokens lora_path
+    session_params separate_reasoning chat_template_kwargs custom_logit_processor custom_params extra_key
+    cache_salt priority
+    """.split()  # noqa: SIM905 - as short words they can be read
 )
 """What chat completions take of the sampling parameters (SGLang's `ChatCompletionRequest`), less what the agent
 (`model`, `messages`) and the session server (`input_ids`, `logprobs`, `stream`, …) set."""

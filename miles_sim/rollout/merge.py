@@ -12,10 +12,10 @@ from miles_sim.rollout.errors import AssemblyError
 from miles_sim.rollout.sample import REPLAY, Rows, Sample, Status
 from miles_sim.tokenizer import ChatTokenizer
 
-SHARED = (
-    "group_index index rollout_id multimodal_inputs multimodal_train_inputs label reward remove_sample "
-    "generate_function_path train_metadata adapter reward_spec routing_key non_generation_time"
-).split()  # noqa: SIM905 - as short words they can be read
+SHARED = """
+group_index index rollout_id multimodal_inputs multimodal_train_inputs label reward remove_sample
+generate_function_path train_metadata adapter reward_spec routing_key non_generation_time
+""".split()  # noqa: SIM905 - as short words they can be read
 """Fields in which all turns must agree."""
 
 TOP_LOGPROBS = "opd_student_top_logprobs"
@@ -29,8 +29,8 @@ def merge_samples(samples: Sequence[Sample], tokenizer: ChatTokenizer) -> Sample
 
     The outcome of miles' pairwise fold: ids between two responses are masked, with logprob 0.0; counters and
     weight versions add up; a turn that is not completed, or after which replay rows are missing, ends the sample.
-    Unlike there, what that leaves out is counted in `metadata["dropped"]`, and rows of sampled ids stay those of their own
-    turn. Shares nothing with the inputs. AssemblyError for turns that do not continue one another.
+    Unlike there, what that leaves out is counted in `metadata["dropped"]`, and rows of sampled ids stay those of
+    their own turn. Shares nothing with the inputs. AssemblyError for turns that do not continue one another.
     """
     if not samples:
         raise AssemblyError("samples: empty; at least one turn is needed")

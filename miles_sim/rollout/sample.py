@@ -127,7 +127,7 @@ class Sample:
         versions = _weight_versions(meta_info)
         self.spec_info += spec
         self.prefix_cache_info += prefix
-        self.weight_versions = [*self.weight_versions, *versions]
+        self.weight_versions.extend(versions)
         self.status = status
 
     def reset_for_retry(self) -> None:
@@ -192,8 +192,10 @@ class Sample:
 
 
 _KEPT_ON_RETRY = frozenset(
-    "group_index index rollout_id prompt multimodal_inputs label metadata generate_function_path adapter "
-    "reward_spec routing_key".split()  # noqa: SIM905 - as short words they can be read
+    """
+    group_index index rollout_id prompt multimodal_inputs label metadata generate_function_path adapter
+    reward_spec routing_key
+    """.split()  # noqa: SIM905 - as short words they can be read
 )
 
 
