@@ -40,7 +40,11 @@ def read_completion(body: bytes, *, prompt_tokens: int) -> Completion:
     response_id = response.get("id")
     if not isinstance(response_id, str) or not response_id:
         raise UpstreamResponseError(f"id: {_short(response_id)} is not a response id")
-    meta_info = _object(choice.get("meta_info"), "choices[0].meta_info")
+    if choice.get("meta_info") is None:
+        raise UpstreamResponseError(
+            "choices[0].meta_info: missing or null; the engine or a router on the way dropped return_meta_info"
+        )
+    meta_info = _object(choice["meta_info"], "choices[0].meta_info")
     _check_prompt(meta_info, response.get("usage"), prompt_tokens)
     output_ids, log_probs = _sampled(meta_info)
     return Completion(

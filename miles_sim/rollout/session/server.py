@@ -136,11 +136,11 @@ class SessionServer:
         try:
             sent = asked.engine_body(position.messages, position.prompt_ids)
             answer = await self._send(request, session, _CHAT, orjson.dumps(sent))
+            if session.closed.is_set():
+                raise session.not_found()
             if answer.status_code != 200:
                 return passed_through(answer)
             completion = read_completion(answer.body, prompt_tokens=len(position.prompt_ids))
-            if session.closed.is_set():
-                raise session.not_found()
             session.conversation.commit(position, sent, completion, at=time.time())
         finally:
             session.conversation.release(position)

@@ -59,6 +59,10 @@ class Hold:
     instead: Response | None = None
     """What the engine says at last, in place of a sound reply."""
 
+    async def arrival(self) -> None:
+        """Until the request is at the engine; one that was answered on the way never comes."""
+        await asyncio.wait_for(self.arrived.wait(), timeout=10)
+
 
 Script = Callable[[Body], Body | Response]
 

@@ -108,7 +108,7 @@ async def test_a_retry_that_fails_takes_nothing_back(v1: Any, user: Any, failing
 async def test_a_request_beside_one_under_way_is_refused_and_the_first_is_kept(v1: Any, user: Any) -> None:
     hold = v1.engine.hold()
     first = asyncio.create_task(v1.chat(user("one")))
-    await hold.arrived.wait()
+    await hold.arrival()
     for _ in range(2):
         duplicate = await v1.chat(user("one"))
         assert duplicate.status_code == 409

@@ -42,7 +42,7 @@ async def test_twins_are_kept_and_retries_are_not(opened: Any, user: Any) -> Non
     tasks = []
     for hold in holds:
         tasks.append(asyncio.create_task(v2.chat(*asked)))
-        await hold.arrived.wait()
+        await hold.arrival()
     for hold, task in zip(holds, tasks, strict=True):
         hold.released.set()
         assert (await task).status_code == 200

@@ -186,7 +186,7 @@ async def test_malformed_tool_arguments_can_be_replayed(sessions: Any, user: Any
 async def test_a_client_that_leaves_frees_the_engine_and_the_session(sessions: Any, user: Any) -> None:
     hold = sessions.engine.hold()
     asked = asyncio.create_task(sessions.chat(user("one")))
-    await hold.arrived.wait()
+    await hold.arrival()
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asked
@@ -199,7 +199,7 @@ async def test_a_client_that_leaves_frees_the_engine_and_the_session(sessions: A
 async def test_a_session_deleted_under_a_request_answers_it_404_and_frees_the_engine(sessions: Any, user: Any) -> None:
     hold = sessions.engine.hold()
     asked = asyncio.create_task(sessions.chat(user("one")))
-    await hold.arrived.wait()
+    await hold.arrival()
     assert sessions.server.requests_open == 1
     assert (await sessions.client.delete(sessions.url)).status_code == 204
     response = await asked
@@ -212,7 +212,7 @@ async def test_a_session_deleted_under_a_request_answers_it_404_and_frees_the_en
 async def test_closing_the_server_ends_what_is_under_way(sessions: Any, user: Any) -> None:
     hold = sessions.engine.hold()
     asked = asyncio.create_task(sessions.chat(user("one")))
-    await hold.arrived.wait()
+    await hold.arrival()
     await sessions.server.aclose()
     assert (await asked).status_code == 404
     assert sessions.server.sessions_open == 0

@@ -38,7 +38,7 @@ async def exchange(url: str, head: str, body: bytes = b"", *, hang_up_after: Any
     await writer.drain()
     try:
         if hang_up_after is not None:
-            await hang_up_after.wait()
+            await hang_up_after.arrival()
             return b""
         return await reader.read()
     finally:
@@ -72,7 +72,7 @@ async def test_each_header_stands_once_and_the_length_is_the_bodys(url: str, eng
 async def test_a_client_that_hangs_up_leaves_nothing_open(url: str, engine: Any, server: SessionServer) -> None:
     session = await created(url)
     hold = engine.hold()
-    await exchange(url, *chat(session), hang_up_after=hold.arrived)
+    await exchange(url, *chat(session), hang_up_after=hold)
     again = await exchange(url, *chat(session))
     assert server.requests_open == 0
     hold.released.set()

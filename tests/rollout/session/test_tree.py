@@ -63,7 +63,7 @@ async def test_siblings_under_way_together_are_twins_and_later_ones_are_not(v2: 
     asked = []
     for hold, text in zip(holds, ("a", "b", "c"), strict=True):
         asked.append(asyncio.create_task(v2.chat(user("one"), first, user(text))))
-        await hold.arrived.wait()
+        await hold.arrival()
     for i in (2, 0, 1):
         holds[i].released.set()
         assert (await asked[i]).status_code == 200
@@ -83,9 +83,9 @@ async def test_siblings_under_way_together_are_twins_and_later_ones_are_not(v2: 
 async def test_one_that_started_before_the_other_ended_is_its_twin_on_both_sides(v2: Any, user: Any) -> None:
     early, late = v2.engine.hold(), v2.engine.hold()
     first = asyncio.create_task(v2.chat(user("one")))
-    await early.arrived.wait()
+    await early.arrival()
     second = asyncio.create_task(v2.chat(user("one")))
-    await late.arrived.wait()
+    await late.arrival()
     early.released.set()
     await first
     third = await v2.chat(user("one"))
@@ -111,7 +111,7 @@ async def test_the_cap_is_checked_before_the_engine_works_and_counts_what_is_und
     await v2.say(user("one"))
     hold = v2.engine.hold()
     second = asyncio.create_task(v2.chat(user("two")))
-    await hold.arrived.wait()
+    await hold.arrival()
     refused = await v2.chat(user("three"))
     assert refused.status_code == 409
     assert "max_nodes: the session holds 1 generations and 1 requests under way, of 2 at most" in refused.text
