@@ -20,7 +20,7 @@ from miles_sim.verify.run import Progress, select_cases
 from miles_sim.yaml_file import YamlFile
 
 
-class Impossible(Exception):
+class Impossible(ValueError):
     """Asked for what cannot be; the message says what can."""
 
 
@@ -40,6 +40,11 @@ class TargetChoice:
         words += ["--optimize"] if self.optimize else []
         return words + (["--checkout", str(self.checkout)] if self.checkout else [])
 
+    @property
+    def here(self) -> bool:
+        """miles-sim's own implementation, in this process."""
+        return self == TargetChoice()
+
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[tuple[Target, LocalNetwork | None]]:
         """The target and, where it lives in this process, the network to share with it; both closed at the end."""
@@ -54,7 +59,7 @@ class TargetChoice:
             network=network,
         )
         try:
-            yield target, network if getattr(target, "in_process", False) else None
+            yield target, network if self.here else None
         finally:
             await target.close()
             await network.aclose()
@@ -77,16 +82,17 @@ def chosen_cases(patterns: Sequence[str] | None) -> list[tuple[Scenario, Session
     return cases
 
 
-def chosen_scenario(name: str) -> Scenario:
-    """A named scenario, or the one of a YAML file."""
-    return library.load_file(name) if _is_file(name) else library.load(name)
-
-
-def chosen_session(scenario: Scenario, version: str | None) -> SessionVersion:
-    """`version`, or else the scenario's latest."""
+def chosen_case(name: str, version: str | None = None) -> tuple[Scenario, SessionVersion]:
+    """One case by `scenario`, `scenario/session` or YAML file. Session: `version`, or else the scenario's latest."""
+    if not _is_file(name) and name.endswith(("/v1", "/v2")):
+        name, _, own = name.rpartition("/")
+        if version not in (None, own):
+            raise Impossible(f"session: {version!r} is asked for, and {name}/{own}")
+        version = own
+    scenario = library.resolve(name)
     for session in scenario.sessions:
         if session == (version or max(scenario.sessions)):
-            return session
+            return scenario, session
     raise Impossible(f"session: {version!r} cannot serve {scenario.name}; it has {', '.join(scenario.sessions)}")
 
 
@@ -108,6 +114,12 @@ def probabilities(text: str | None) -> list[float] | None:
         return [float(part) for part in text.split(",")] if text is not None else None
     except ValueError:
         raise Impossible(f"acceptance: {text!r} is not numbers with commas between, as 0.8,0.6") from None
+
+
+def writable(file: Path | None) -> None:
+    """Raises `Impossible` where `file` has no folder to stand in: better before a long run than after it."""
+    if file is not None and not file.parent.is_dir():
+        raise Impossible(f"json: {file}: there is no folder {file.parent}")
 
 
 @contextmanager

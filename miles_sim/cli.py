@@ -1,6 +1,7 @@
 """The command line. Bodies are thin: what they need is imported when they run, so that help is quick."""
 
 import asyncio
+import logging
 import signal
 import sys
 import traceback
@@ -96,6 +97,7 @@ def verify(
         from miles_sim.verify.run import Run
         from miles_sim.verify.run import verify as judged
 
+        choices.writable(json)
         rules = choices.chosen_rules(contracts, contract)
         cases = choices.chosen_cases(scenario)
         every = {rule.id for rule in choices.chosen_rules(contracts, None)}
@@ -125,7 +127,9 @@ def verify(
 
 @app.command()
 def run(
-    scenario: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A named scenario, or a YAML file.")],
+    scenario: Annotated[
+        str, typer.Argument(metavar="NAME|FILE", help="A named scenario, as `tools` or `tools/v1`, or a YAML file.")
+    ],
     session: Annotated[
         str | None, typer.Option(metavar="v1|v2", help="Session server version. Default: the scenario's latest.")
     ] = None,
@@ -148,8 +152,7 @@ def run(
         from miles_sim.verify.play import play
         from miles_sim.verify.rule import Case
 
-        chosen = choices.chosen_scenario(scenario)
-        version = choices.chosen_session(chosen, session)
+        chosen, version = choices.chosen_case(scenario, session)
         seeded = chosen.model_copy(update={"seed": chosen.seed + seed})
 
         async def work() -> Case:
@@ -196,11 +199,11 @@ def profiles(json: AsJson = False) -> None:
     with _honest():
         from miles_sim.engine import profiles as known
 
-        found = [known.load_profile(name) for name in known.names()]
+        found = {name: known.load(name) for name in known.names()}
         if json:
-            _write_json([profile.model_dump(mode="json") for profile in found])
+            _write_json({name: profile.model_dump(mode="json") for name, profile in found.items()})
         else:
-            _write_rows([[profile.name, profile.title] for profile in found])
+            _write_rows([[name, profile.release, " ".join(profile.source.split())] for name, profile in found.items()])
 
 
 @app.command()
@@ -287,7 +290,8 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    pass
+    """What a run meets stands in its report; the log goes nowhere unless a handler is set."""
+    logging.getLogger("miles_sim").addHandler(logging.NullHandler())
 
 
 @contextmanager
@@ -307,11 +311,22 @@ def _honest() -> Iterator[None]:
 def _ours() -> tuple[type[Exception], ...]:
     from miles_sim.choices import Impossible
     from miles_sim.document import DocumentError
+    from miles_sim.engine.profiles import ProfileError
     from miles_sim.targets.base import TargetError
+    from miles_sim.targets.catalog import UnknownTargetError
     from miles_sim.verify.pack import PackError
     from miles_sim.verify.run import SelectionError
 
-    return (Impossible, DocumentError, TargetError, PackError, SelectionError, OSError)
+    return (
+        Impossible,
+        DocumentError,
+        ProfileError,
+        TargetError,
+        UnknownTargetError,
+        PackError,
+        SelectionError,
+        OSError,
+    )
 
 
 def _write_report(done: "Run", json: Path | None, quiet: bool) -> None:
@@ -359,3 +374,7 @@ def main() -> None:
     except Exception:
         traceback.print_exc()
         sys.exit(BROKEN)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,13 +1,13 @@
 """Fixtures and markers for contract tests of a user's own code. Loads in every pytest run: nothing heavy up here.
 
-@pytest.mark.miles_scenario("subagent-fork-after", sample_picker=my_picker)
-@contracts("selection/*")
+@pytest.mark.miles_scenario("subagent-*", sample_picker=my_picker)
+@contracts("selection/*", "tokens/*")
 def test_my_picker(contract, miles_case):
     contract.check_on(miles_case)
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,14 +17,32 @@ import pytest
 if TYPE_CHECKING:
     from miles_sim.engine.engine import Engine
     from miles_sim.engine.settings import EngineSettings
+    from miles_sim.scenarios.model import Scenario, SessionVersion
     from miles_sim.targets.base import Target
     from miles_sim.transport import LocalNetwork
     from miles_sim.verify.rule import Case, Rule, Violation
 
 
 def contracts(*globs: str) -> pytest.MarkDecorator:
-    """Run the test once for each built-in contract that one of `globs` matches, handed in as `contract`."""
+    """Run the test once for each built-in contract that one of `globs` matches (all without one), as `contract`."""
     return pytest.mark.miles_contracts(*globs)
+
+
+def target(name: str, **options: Any) -> Any:
+    """A `miles_target` fixture, for a conftest: `miles_target = target("miles", python="venv/bin/python")`.
+
+    `name` and `options` are those of `miles_sim.targets.catalog.open_target`.
+    """
+
+    @pytest.fixture(scope="session", name="miles_target")
+    def opened() -> "Iterator[Target]":
+        from miles_sim.targets.catalog import open_target
+
+        found = open_target(name, **options)
+        yield found
+        _in_thread(found.close)
+
+    return opened
 
 
 @dataclass(frozen=True)
@@ -46,27 +64,30 @@ class Contract:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_CASES] = {}
     config.addinivalue_line(
         "markers",
-        "miles_scenario(scenario, *, session=None, **settings): what `miles_case` plays: a name, a YAML file or a "
-        "Scenario; settings are fields of miles_sim.rollout.settings.RolloutSettings, sample_picker among them",
+        "miles_scenario(*scenarios, session=None, **settings): what `miles_case` plays, one test a case: names, globs, "
+        "YAML files or Scenario values; settings are fields of miles_sim.rollout.settings.RolloutSettings, "
+        "sample_picker among them",
     )
     config.addinivalue_line("markers", "miles_contracts(*globs): see miles_sim.pytest_plugin.contracts")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    marker = metafunc.definition.get_closest_marker("miles_contracts")
-    if marker is None:
-        return
-    if "contract" not in metafunc.fixturenames:
-        raise pytest.UsageError(f"{metafunc.definition.nodeid}: contracts(…) needs an argument named 'contract'")
-    from miles_sim.verify.pack import PackError, load_pack, select
-
-    try:
-        chosen = select(load_pack(), marker.args)
-    except PackError as error:
-        raise pytest.UsageError(f"{metafunc.definition.nodeid}: {error}") from None
-    metafunc.parametrize("contract", [pytest.param(Contract(rule), id=rule.id) for rule in chosen])
+    """One test a case and a contract, where the markers ask for them."""
+    wanted = {"miles_case": ("miles_scenario", _cases), "contract": ("miles_contracts", _contracts)}
+    for argument, (name, parameters) in wanted.items():
+        marker = metafunc.definition.get_closest_marker(name)
+        if marker is None:
+            continue
+        where = metafunc.definition.nodeid
+        if argument not in metafunc.fixturenames:
+            raise pytest.UsageError(f"{where}: {name} needs an argument named {argument!r}")
+        try:
+            metafunc.parametrize(argument, parameters(marker), indirect=argument == "miles_case")
+        except ValueError as error:
+            raise pytest.UsageError(f"{where}: {error}") from None
 
 
 @pytest.fixture
@@ -91,39 +112,69 @@ def miles_engine(miles_network: "LocalNetwork") -> "Callable[..., Engine]":
     return make
 
 
-@pytest.fixture(scope="session")
-def miles_target() -> "Target | None":
-    """The implementation under contract. Override it with your own; None: miles-sim's own, one a case."""
-    return None
+miles_target = target("reference")
+"""The implementation under contract: miles-sim's own, unless a conftest says otherwise."""
 
 
 @pytest.fixture
-def miles_case(request: pytest.FixtureRequest, miles_target: "Target | None") -> "Case":
-    """The case of the scenario named by the `miles_scenario` marker, played on `miles_target`."""
-    marker = request.node.get_closest_marker("miles_scenario")
-    if marker is None or len(marker.args) != 1:
+def miles_case(request: pytest.FixtureRequest, miles_target: "Target") -> "Case":
+    """What came of playing the scenario on `miles_target`; played once for all contracts of one test function."""
+    played = getattr(request, "param", None)
+    if played is None:
         raise pytest.UsageError(f"{request.node.nodeid}: miles_case needs @pytest.mark.miles_scenario('name')")
-    settings = dict(marker.kwargs)
-    return _in_thread(_played, marker.args[0], settings.pop("session", None), settings, miles_target)
+    cases = request.config.stash[_CASES]
+    key = (request.function, played.scenario.name, played.session, miles_target)
+    if key not in cases:
+        cases[key] = _in_thread(_play, played, miles_target)
+    return cases[key]
 
 
-async def _played(named: Any, session: str | None, settings: dict[str, Any], target: "Target | None") -> "Case":
+_CASES = pytest.StashKey[dict[Any, "Case"]]()
+
+
+@dataclass(frozen=True)
+class _ToPlay:
+    scenario: "Scenario"
+    session: "SessionVersion"
+    settings: dict[str, Any]
+
+
+def _cases(marker: pytest.Mark) -> list[Any]:
     from miles_sim import choices
     from miles_sim.scenarios.model import Scenario
+
+    settings = dict(marker.kwargs)
+    session = settings.pop("session", None)
+    named = [str(given) for given in marker.args if not isinstance(given, Scenario)]
+    found = choices.chosen_cases(named) if named or not marker.args else []
+    found += [(s, version) for s in marker.args if isinstance(s, Scenario) for version in s.sessions]
+    chosen = [_ToPlay(s, version, settings) for s, version in found if session in (None, version)]
+    if not chosen:
+        raise ValueError(f"session: {session!r} serves none of {list(marker.args)}")
+    return [pytest.param(case, id=f"{case.scenario.name}/{case.session}") for case in chosen]
+
+
+def _contracts(marker: pytest.Mark) -> list[Any]:
+    from miles_sim import choices
+
+    return [pytest.param(Contract(rule), id=rule.id) for rule in choices.chosen_rules(None, marker.args)]
+
+
+async def _play(asked: _ToPlay, target: "Target") -> "Case":
     from miles_sim.targets.reference import ReferenceTarget
     from miles_sim.transport import LocalNetwork
     from miles_sim.verify.play import play
 
-    scenario = named if isinstance(named, Scenario) else choices.chosen_scenario(str(named))
-    version = choices.chosen_session(scenario, session)
-    if target is not None:
-        if settings:
-            raise pytest.UsageError(f"miles_scenario: {sorted(settings)} are settings of miles-sim's own target")
-        return await play(scenario, target, session=version)
+    if not isinstance(target, ReferenceTarget):
+        if asked.settings:
+            raise pytest.UsageError(
+                f"miles_scenario: {sorted(asked.settings)}: only the reference target takes settings"
+            )
+        return await play(asked.scenario, target, session=asked.session)
     network = LocalNetwork()
-    own = ReferenceTarget(network, **settings)
+    own = ReferenceTarget(network, **asked.settings)
     try:
-        return await play(scenario, own, session=version, network=network)
+        return await play(asked.scenario, own, session=asked.session, network=network)
     finally:
         await own.close()
         await network.aclose()

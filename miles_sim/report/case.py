@@ -4,7 +4,7 @@ The same scenario, seed and target give the same text, whatever the clock, the p
 """
 
 from miles_sim.engine.settings import EngineSettings
-from miles_sim.report.samples import sample_lines
+from miles_sim.report.samples import brief_lines, sample_lines
 from miles_sim.report.text import columns, cut, digest, number, scrub
 from miles_sim.report.tree import SHOWN_ROLLOUTS, tree_lines
 from miles_sim.targets.observation import BatchView, Observation
@@ -12,6 +12,8 @@ from miles_sim.tokenizer import ByteTokenizer
 from miles_sim.verify.rule import Case
 
 FORMAT = "miles-sim case/1"
+BRIEF_ROLLOUTS = 4
+"""Rollouts of one case that are shown at all; those beyond are told by one digest."""
 
 
 def case_text(case: Case) -> str:
@@ -19,6 +21,10 @@ def case_text(case: Case) -> str:
     tokenizer = ByteTokenizer(case.scenario.engine.tokenizer)
     blocks = [_header(case), tree_lines(case)]
     blocks += [sample_lines(rollout, tokenizer) for rollout in case.rollouts[:SHOWN_ROLLOUTS]]
+    blocks += [brief_lines(rollout) for rollout in case.rollouts[SHOWN_ROLLOUTS:BRIEF_ROLLOUTS]]
+    if len(case.rollouts) > BRIEF_ROLLOUTS:
+        rest = [line for rollout in case.rollouts[BRIEF_ROLLOUTS:] for line in brief_lines(rollout)]
+        blocks.append([f"… {len(case.rollouts) - BRIEF_ROLLOUTS} more rollouts, lines and digest: {digest(rest)}"])
     blocks.append(_end_lines(case.observation))
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
@@ -61,7 +67,7 @@ def _batch_rows(batch: BatchView | None) -> list[list[str]]:
 def _column(value: object) -> str:
     if isinstance(value, list | tuple) and all(isinstance(entry, int | float | None) for entry in value):
         text = repr(list(value))
-        return text if len(text) <= 40 else digest(value)
+        return text if len(text) <= 48 else digest(value)
     return digest(value) if isinstance(value, list | tuple) else cut(repr(value), 40)
 
 

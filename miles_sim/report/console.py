@@ -74,13 +74,13 @@ def _opening(report: Report, out: Console) -> None:
 
 
 def _trees(cases: Mapping[str, Case], out: Console) -> None:
-    """The first rollout's tree of each case that branches; the others play the same plan."""
-    for name, case in cases.items():
-        if branching(case):
-            out.print(f"{name}: {case.scenario.title}", style="bold", soft_wrap=True)
-            for line in tree_lines(case, rollouts=1)[1:]:
+    """The first rollout's tree of each scenario that branches; further rollouts and sessions play the same plan."""
+    for name, case in {case.scenario.name: case for case in cases.values() if branching(case)}.items():
+        out.print(f"{name}: {case.scenario.title}", style="bold", soft_wrap=True)
+        for line in tree_lines(case, rollouts=1)[1:]:
+            if not line.startswith("…"):
                 out.print(line, soft_wrap=True)
-            out.print()
+        out.print()
 
 
 def _contracts(report: Report, out: Console) -> None:

@@ -35,6 +35,14 @@ def sample_lines(rollout: RolloutCase, tokenizer: ByteTokenizer) -> list[str]:
     return lines
 
 
+def brief_lines(rollout: RolloutCase) -> list[str]:
+    """The same in two lines a sample: what it is, and the digests of its arrays."""
+    lines = [f"rollout {rollout.number} gave {_outcome(rollout)}"]
+    for position, sample in enumerate(rollout.samples):
+        lines += [f"  {_head(position, sample)}", f"    {_digests(sample)}"]
+    return lines
+
+
 def aligned(sample: SampleView, rollout: RolloutCase, tokenizer: ByteTokenizer) -> Alignment:
     """The generations along the sample, found by ids alone."""
     return align(sample.tokens, sample.response_length, rollout.generations, max_trim=tokenizer.max_trim_tokens)
@@ -106,6 +114,8 @@ def _facts(sample: SampleView, path: Alignment) -> list[str]:
     ]
     rows.append(["weights", " ".join(map(_version, sample.weight_versions)) or "none"])
     rows.append(["metadata", _metadata(sample.metadata)])
+    if "agent_error" in sample.metadata:
+        rows.append(["agent error", cut(scrub(_error(sample.metadata["agent_error"])), 100)])
     if sample.other:
         rows.append(["other", " ".join(sorted(sample.other))])
     rows.append(["digests", _digests(sample)])
@@ -145,6 +155,14 @@ def _metadata(metadata: dict[str, Any]) -> str:
         return keys or "none"
     path = "-".join(map(str, leaf.get("path_node_ids", [])))
     return f"leaf {leaf.get('node_id')} by {path}" + (f"; {keys}" if keys else "")
+
+
+def _error(told: Any) -> str:
+    return (
+        f"{told['type']}: {told['message']}"
+        if isinstance(told, dict) and {"type", "message"} <= set(told)
+        else str(told)
+    )
 
 
 def _digests(sample: SampleView) -> str:

@@ -3,12 +3,17 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from miles_sim.agent.plan import Compact, Retry, Say, Tool, walk
 from miles_sim.ledger import Generation, Turn
-from miles_sim.report.text import columns
+from miles_sim.report.text import columns, cut
 from miles_sim.verify.rule import Case, RolloutCase
 
-SHOWN_ROLLOUTS = 4
-"""Rollouts of one case that are drawn; a scenario's rollouts all play the same plan."""
+SHOWN_ROLLOUTS = 2
+"""Rollouts of one case that are shown in full; a scenario's rollouts all play the same plan."""
+
+
+ASKING = (Say, Tool, Compact, Retry)
+"""Kinds of step that make a request."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ def tree_lines(case: Case, *, rollouts: int = SHOWN_ROLLOUTS) -> list[str]:
     """The trees of the first `rollouts`. A line directly below another, without a branch, continues it."""
     lines: list[str] = []
     for rollout in case.rollouts[:rollouts]:
-        lines += [_rollout_line(rollout), *_rollout_tree(rollout)]
+        lines += [_rollout_line(rollout), *_rollout_tree(rollout), *_never_asked(case, rollout)]
     if len(case.rollouts) > rollouts:
         lines.append(f"… {len(case.rollouts) - rollouts} more rollouts of the same plan")
     return lines
@@ -69,6 +74,13 @@ def _rollout_tree(rollout: RolloutCase) -> list[str]:
         for lead, turn in _drawn(branches(rollout.turns), "")
     ]
     return columns(rows)
+
+
+def _never_asked(case: Case, rollout: RolloutCase) -> list[str]:
+    """Steps of the plan that the agent did not come to, since it raised or was refused."""
+    asked = {turn.step for turn in rollout.turns}
+    missing = [key for key, step in walk(case.scenario.plan.steps) if isinstance(step, ASKING) and key not in asked]
+    return [f"   never asked: {cut(', '.join(missing), 100)}"] if missing else []
 
 
 def _drawn(found: tuple[Branch, ...], indent: str) -> Iterator[tuple[str, Turn]]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from miles_sim.report.case import case_text
 from miles_sim.report.samples import aligned, segments
+from miles_sim.scenarios.model import Scenario
 from miles_sim.targets.observation import Error
 from miles_sim.tokenizer import ByteTokenizer
 from miles_sim.verify.rule import Case
@@ -95,3 +96,28 @@ def test_a_refused_batch_says_by_what(case: Case) -> None:
     batch = case.observation.batch.model_copy(update={"error": Error(type="ValueError", message="two ids")})
     refused = Case(case.scenario, case.session, case.ledger, case.observation.model_copy(update={"batch": batch}))
     assert "refused by ValueError: two ids" in case_text(refused)
+
+
+def test_a_thousand_rollouts_stay_short_and_are_pinned_all_the_same(case: Case) -> None:
+    def many(last_status: str) -> str:
+        view = case.observation.rollouts[0]
+        other = view.samples[0].model_copy(update={"status": last_status})
+        views = (*[view] * 999, view.model_copy(update={"samples": (other,)}))
+        scenario = case.scenario.model_copy(update={"rollouts": case.scenario.rollouts * 1000})
+        return case_text(
+            Case(scenario, case.session, case.ledger, case.observation.model_copy(update={"rollouts": views}))
+        )
+
+    assert len(many("completed").splitlines()) <= 110
+    assert many("completed") != many("truncated")
+
+
+def test_steps_that_the_agent_did_not_come_to_are_named(case: Case) -> None:
+    plan = {"steps": [{"do": "say", "key": "1"}, {"do": "say", "key": "late"}]}
+    scenario = Scenario.model_validate({"name": "cut", "title": "Cut short", "plan": plan})
+    assert "never asked: late" in case_text(Case(scenario, case.session, case.ledger, case.observation))
+
+
+def test_what_the_agent_raised_is_told(case: Case) -> None:
+    error = {"type": "AgentCrash", "message": "gone at http://127.0.0.1:1/sessions/x"}
+    assert "AgentCrash: gone at ‹url›" in case_text(_with_sample(case, metadata={"agent_error": error}))

@@ -65,7 +65,7 @@ def test_a_report_opens_with_its_scope_and_ends_with_one_summing_line(case: Case
 
 def test_a_branching_scenario_shows_its_tree(case: Case) -> None:
     text = _printed(_report(_result(Verdict.PASS)), {"handmade/v2": case})
-    assert "handmade/v2: One of each" in text
+    assert "handmade: One of each" in text
     assert "├─ 2r retry" in text
 
 

@@ -1,0 +1,211 @@
+"""The command line: exit codes, one clear line where something is impossible, nothing left running."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+import miles_sim
+from miles_sim.cli import app
+from miles_sim.resources import CONTRACTS
+
+COMMANDS = ("verify", "run", "scenarios", "contracts", "profiles", "schemas", "serve")
+NEVER = '''
+from miles_sim.verify import rule
+
+
+@rule("house/never", level="meaning", reason="To see one fail.", source="this test")
+def never(case, see):
+    """No case is ever right."""
+    see.that(False, "it never is", expected="this", found="that")
+'''
+
+
+def _run(*words: str) -> Any:
+    return CliRunner().invoke(app, list(words))
+
+
+@contextmanager
+def _process(*words: str) -> Iterator["subprocess.Popen[str]"]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "miles_sim.cli", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _serving_url(stream: IO[str] | None) -> str:
+    assert stream is not None
+    found = re.search(r"http://\S+?(?=[;\s])", stream.readline())
+    assert found
+    return found[0]
+
+
+def test_help_teaches_every_command_with_an_example() -> None:
+    text = _run("--help").output
+    assert "miles-sim verify --target miles --python" in text
+    for command in COMMANDS:
+        assert command in text
+    for command in ("verify", "run", "serve"):
+        assert f"miles-sim {command} " in _run(command, "--help").output
+
+
+def test_the_version_is_the_packages() -> None:
+    assert _run("--version").output == f"miles-sim {miles_sim.__version__}\n"
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = "import sys, miles_sim.cli, miles_sim.pytest_plugin; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"numpy", "starlette", "uvicorn", "httpx", "faker", "safetensors", "jinja2"} & set(loaded)
+
+
+@pytest.mark.parametrize("command", ["scenarios", "contracts", "profiles"])
+def test_a_list_is_one_line_an_entry_and_the_same_as_json(command: str) -> None:
+    lines = _run(command).output.splitlines()
+    document = json.loads(_run(command, "--json").output)
+    assert len(lines) == len(document) > 0
+    names = list(document) if isinstance(document, dict) else [entry.get("id") or entry["name"] for entry in document]
+    assert [line.split()[0] for line in lines] == names
+
+
+def test_schemas_lists_the_documents_and_prints_one() -> None:
+    names = _run("schemas").output.split()
+    assert "scenario" in names
+    assert json.loads(_run("schemas", "scenario").output)["title"] == "Scenario"
+
+
+def test_run_shows_a_case_and_gives_it_as_json() -> None:
+    text = _run("run", "subagent-fork-after").output
+    assert text.startswith("miles-sim case/1\nsubagent-fork-after: ")
+    document = json.loads(_run("run", "subagent-fork-after", "--json").output)
+    assert set(document) == {"scenario", "ledger", "observation"}
+    assert document["observation"]["session"] == "v2"
+
+
+def test_run_plays_the_session_that_is_asked_for() -> None:
+    assert "session v1," in _run("run", "tools", "--session", "v1").output
+    assert _run("run", "tools/v1").output == _run("run", "tools", "--session", "v1").output
+
+
+def test_the_same_run_gives_the_same_text_and_another_seed_another() -> None:
+    assert _run("run", "tools").output == _run("run", "tools").output != _run("run", "tools", "--seed", "1").output
+
+
+def test_verify_exits_0_where_all_holds() -> None:
+    result = _run("verify", "--scenario", "tools", "--contract", "identity/*")
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[-1].startswith("reference holds: ")
+
+
+def test_verify_exits_1_where_something_is_violated_and_says_how_to_see_it(tmp_path: Path) -> None:
+    (tmp_path / "house.py").write_text(NEVER, encoding="utf-8")
+    result = _run("verify", "--contracts", str(tmp_path), "--contract", "house/*", "--scenario", "tools/v2")
+    assert result.exit_code == 1
+    (repro,) = (line.split() for line in result.output.splitlines() if line.startswith("    miles-sim verify"))
+    assert _run(*repro[1:]).output == result.output
+
+
+def test_a_scenario_file_is_judged_like_a_named_one(tmp_path: Path) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text("name: own\ntitle: My own\nplan: {steps: [{do: say}]}\n", encoding="utf-8")
+    result = _run("verify", "--scenario", str(file), "--contract", "tokens/*")
+    assert result.exit_code == 0, result.output
+    assert "1 cases" in result.output
+
+
+def test_the_json_report_is_the_same_bytes_each_time_in_a_file_or_on_stdout(tmp_path: Path) -> None:
+    words = ["verify", "--scenario", "twins", "--contract", "tokens/*", "--json"]
+    _run(*words, str(tmp_path / "report.json"))
+    with _process(*words, "-") as process:
+        stdout, stderr = process.communicate()
+    assert stdout == (tmp_path / "report.json").read_text(encoding="utf-8")
+    assert json.loads(stdout)["schema"] == "miles-sim/report/1"
+    assert "reference holds" in stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["run", "no-such"], "no-such"),
+        (["run", "no-such.yaml"], "no-such.yaml"),
+        (["run", "tools", "--session", "v9"], "v9"),
+        (["run", "twins", "--session", "v1"], "v1"),
+        (["verify", "--scenario", "no-such-*"], "no-such-*"),
+        (["verify", "--contract", "no-such/*"], "no-such/*"),
+        (["verify", "--contracts", "no-such-folder"], "no-such-folder"),
+        (["verify", "--baseline", "no-such.yaml"], "no-such.yaml"),
+        (["verify", "--target", "no-such"], "no-such"),
+        (["verify", "--target", "no_such:factory"], "no_such"),
+        (["verify", "--python", "/no/such/python"], "/no/such/python"),
+        (["serve", "--profile", "no-such"], "no-such"),
+        (["serve", "--speculative", "MAGIC"], "MAGIC"),
+        (["serve", "--acceptance", "much"], "much"),
+        (["serve", "--settings", "no-such.yaml"], "no-such.yaml"),
+        (["schemas", "no-such"], "no-such"),
+        (["verify", "--seed", "-1"], "--seed"),
+        (["verify", "--nonsense"], "--nonsense"),
+        (["verify", "--json", "/no/such/folder/report.json", "--scenario", "linear"], "/no/such/folder"),
+    ],
+)
+def test_what_is_impossible_exits_2_and_names_it(words: list[str], named: str) -> None:
+    result = _run(*words)
+    assert result.exit_code == 2, result.output
+    assert named in result.stderr
+    assert "Traceback" not in result.output
+    assert len(result.stderr.splitlines()) <= 4
+
+
+def test_a_fault_of_ones_own_is_no_violation() -> None:
+    code = "import miles_sim.cli as c; c._serve = None; import sys; sys.argv[1:] = ['serve', '--port', '0']; c.main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 3
+    assert "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_serve_answers_until_it_is_stopped_and_leaves_nothing(sent: signal.Signals, code: int) -> None:
+    with _process("serve", "--port", "0", "--speculative", "EAGLE") as process:
+        url = _serving_url(process.stdout)
+        body = {"model": "sim", "messages": [{"role": "user", "content": "hello"}], "return_meta_info": True}
+        reply = httpx.post(f"{url}/v1/chat/completions", json=body).json()
+        assert reply["usage"]["completion_tokens"] > 0
+        process.send_signal(sent)
+        _, stderr = process.communicate()
+    assert (process.returncode, stderr) == (code, "")
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/health")
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        result = _run("serve", "--port", port)
+    assert result.exit_code == 2
+    assert port in result.stderr
+
+
+def test_the_pack_listed_is_the_one_in_use() -> None:
+    listed = {entry["id"] for entry in json.loads(_run("contracts", "--json").output)}
+    sources = "".join(path.read_text(encoding="utf-8") for path in CONTRACTS.glob("[a-z]*.py"))
+    assert all(f'"{id}"' in sources for id in listed)
