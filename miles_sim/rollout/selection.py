@@ -49,9 +49,10 @@ def default_postprocess(samples: Sequence[Sample], session_metadata: SessionMeta
             if segment["span"] is None or sample.loss_mask is None:
                 continue
             start, end = segment["span"]
-            taken = min(owned.get(segment["node_id"], start), end)
+            owned_to = owned.get(segment["node_id"], start)
+            taken = min(owned_to, end)
             sample.loss_mask[start - begin : taken - begin] = [0] * (taken - start)
-            owned[segment["node_id"]] = max(taken, end)
+            owned[segment["node_id"]] = max(owned_to, end)
     apply_agent(samples, session_metadata.get("agent"))
     return list(samples)
 

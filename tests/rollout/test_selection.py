@@ -1,0 +1,228 @@
+"""Which leaves are kept, who trains what they share, and hooks that misbehave."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from miles_sim.rollout.collect import Collected, collect
+from miles_sim.rollout.errors import AssemblyError
+from miles_sim.rollout.sample import RESERVED, Sample
+from miles_sim.rollout.selection import resolve
+from miles_sim.rollout.settings import RolloutSettings
+
+
+def gather(forest: Any, settings: RolloutSettings, agent: dict[str, Any] | None = None, **changes: Any) -> Collected:
+    return collect(
+        forest.records,
+        settings=replace(settings, **changes),
+        tokenizer=forest.tokenizer,
+        max_seq_len=None,
+        agent_metadata=agent,
+    )
+
+
+def leaves(collected: Collected) -> list[int]:
+    return [sample.metadata["leaf"]["node_id"] for sample in collected.samples]
+
+
+def named_hook(samples: list[Sample], session_metadata: dict[str, Any]) -> list[Sample]:
+    return samples[:1]
+
+
+def test_retry_drops_its_elder(forest: Any, settings: RolloutSettings) -> None:
+    root = forest.grow()
+    forest.grow(root, text="again")
+    forest.grow(root, text="again")
+    last = forest.grow(root, text="again")
+    assert leaves(gather(forest, settings)) == [last.number]
+
+
+def test_roots_are_siblings_too(forest: Any, settings: RolloutSettings) -> None:
+    forest.grow(text="again", finish="length")
+    retry = forest.grow(text="again")
+    assert leaves(gather(forest, settings)) == [retry.number]
+
+
+def test_subagent_from_an_earlier_turn_drops_nothing(forest: Any, settings: RolloutSettings) -> None:
+    root = forest.grow()
+    main = forest.grow(root, text="go on")
+    subagent = forest.grow(root, text="look into it")
+    assert leaves(gather(forest, settings)) == [subagent.number, main.number]
+
+
+def test_compaction_and_fresh_subagents_stay(forest: Any, settings: RolloutSettings) -> None:
+    before = forest.grow(forest.grow(text="task"), text="more")
+    summary = forest.grow(text="summary")
+    subagent = forest.grow(text="subtask")
+    assert leaves(gather(forest, settings)) == [before.number, subagent.number, summary.number]
+
+
+def test_elder_with_a_life_of_its_own_stays(forest: Any, settings: RolloutSettings) -> None:
+    root = forest.grow()
+    continued = forest.grow(forest.grow(root, text="again"), text="more")
+    later = forest.grow(root, text="again")
+    assert leaves(gather(forest, settings)) == [continued.number, later.number]
+
+
+@pytest.mark.parametrize("told_by", ["elder", "younger"])
+def test_twins_under_way_together_both_stay(told_by: str, forest: Any, settings: RolloutSettings) -> None:
+    root = forest.grow()
+    elder = forest.grow(root, text="again", twins=frozenset({2} if told_by == "elder" else ()))
+    younger = forest.grow(root, text="again", twins=frozenset({1} if told_by == "younger" else ()))
+    assert leaves(gather(forest, settings)) == [younger.number, elder.number]
+
+
+@given(data=st.data())
+def test_kept_are_the_leaves_not_asked_again(data: st.DataObject, forests: Callable[..., Any], settings: Any) -> None:
+    forest = forests(data.draw)
+
+    def superseded(node: Any) -> bool:
+        return any(
+            later.parent is node.parent
+            and (later.role, later.text) == (node.role, node.text)
+            and later.number > node.number
+            and node.number not in later.record.concurrent_with
+            and later.number not in node.record.concurrent_with
+            for later in forest.nodes
+        )
+
+    kept = [node for node in forest.leaves if not superseded(node)]
+    expected = sorted(kept, key=lambda node: (len(node.path), node.number), reverse=True)
+    assert leaves(gather(forest, settings)) == [node.number for node in expected]
+
+
+@pytest.mark.parametrize("picker", ["drop_retries", "keep_all"])
+@given(data=st.data())
+def test_each_sampled_id_is_trainable_once(
+    picker: str, data: st.DataObject, forests: Callable[..., Any], settings: Any
+) -> None:
+    """Of each generation on a kept path, what any kept sample holds is trainable in exactly one of them."""
+    forest = forests(data.draw)
+    collected = gather(forest, settings, sample_picker=picker)
+    held: dict[int, int] = {}
+    for number in leaves(collected):
+        path = forest.usable(forest.nodes[number].path)
+        for node, kept in zip(path, forest.kept(path), strict=True):
+            held[node.number] = max(held.get(node.number, 0), len(kept))
+    trained: dict[tuple[int, int], int] = {}
+    for sample in collected.samples:
+        begin = len(sample.tokens) - sample.response_length
+        positions = {
+            at: (segment["node_id"], at - segment["span"][0])
+            for segment in sample.metadata["lifecycle"]
+            if segment["span"]
+            for at in range(*segment["span"])
+        }
+        for at, trainable in enumerate(sample.loss_mask or [], start=begin):
+            if trainable:
+                trained[positions[at]] = trained.get(positions[at], 0) + 1
+    assert trained == {(number, at): 1 for number, size in held.items() for at in range(size)}
+
+
+def test_shared_generation_is_the_earliest_kept_leafs(forest: Any, settings: RolloutSettings) -> None:
+    root = forest.grow()
+    first = forest.grow(root, text="one")
+    second = forest.grow(root, text="two")
+    by_leaf = {sample.metadata["leaf"]["node_id"]: sample for sample in gather(forest, settings).samples}
+    own = len(root.output)
+    assert by_leaf[first.number].loss_mask[:own] == [1] * own
+    assert by_leaf[second.number].loss_mask[:own] == [0] * own
+    assert sum(by_leaf[second.number].loss_mask) == len(second.output)
+
+
+def test_dropped_leaf_owns_nothing(forest: Any, settings: RolloutSettings) -> None:
+    root = forest.grow()
+    forest.grow(root, text="again")
+    forest.grow(root, text="again")
+    (sample,) = gather(forest, settings).samples
+    assert sample.loss_mask[: len(root.output)] == [1] * len(root.output)
+
+
+def test_agent_metadata_reaches_each_sample_unshared(forest: Any, settings: RolloutSettings) -> None:
+    root = forest.grow()
+    forest.grow(root)
+    forest.grow(root)
+    first, second = gather(forest, settings, {"reward": 0.5, "log": [1]}).samples
+    assert (first.reward, second.reward) == (0.5, 0.5)
+    first.metadata["log"].append(2)
+    assert second.metadata["log"] == [1]
+
+
+@pytest.mark.parametrize("session", ["v1", "v2"])
+def test_reserved_keys_are_the_servers(session: str, forest: Any, settings: RolloutSettings) -> None:
+    forest.grow()
+    (plain,) = gather(forest, settings, {"note": 1}, session=session).samples
+    (sample,) = gather(forest, settings, {"note": 1, **dict.fromkeys(RESERVED, "mine")}, session=session).samples
+    assert sample.metadata == plain.metadata
+
+
+@pytest.mark.parametrize("reward", [True, "high", {"score": 1.0}, None])
+def test_only_a_scalar_reward_is_assigned(reward: Any, forest: Any, settings: RolloutSettings) -> None:
+    forest.grow()
+    (sample,) = gather(forest, settings, {"reward": reward}).samples
+    assert sample.reward is None
+    assert sample.metadata["reward"] == reward
+
+
+@pytest.mark.parametrize("value", [{1}, (1,), float("nan"), {"deep": [float("inf")]}, {1: 2}])
+def test_agent_metadata_that_is_not_json_is_refused_by_name(
+    value: Any, forest: Any, settings: RolloutSettings
+) -> None:
+    forest.grow()
+    with pytest.raises(AssemblyError, match=r"agent metadata\.odd"):
+        gather(forest, settings, {"odd": value})
+
+
+def test_dotted_path_and_function_are_hooks(forest: Any, settings: RolloutSettings) -> None:
+    forest.grow(text="a")
+    forest.grow(text="b")
+    assert leaves(gather(forest, settings, sample_picker=named_hook)) == [0]
+    keep = "miles_sim.rollout.selection:keep_all"
+    assert leaves(gather(forest, settings, sample_picker=keep)) == [0, 1]
+    assert resolve(keep.replace(":", "."), {}, "sample_picker") is resolve(keep, {}, "sample_picker")
+
+
+@pytest.mark.parametrize("hook", ["drop", "no.such.module.fn", "miles_sim.rollout.sample.RESERVED", 7])
+def test_hook_that_cannot_be_found_is_refused_by_name(hook: Any, forest: Any, settings: RolloutSettings) -> None:
+    forest.grow()
+    for setting in ("sample_picker", "sample_postprocessor"):
+        with pytest.raises(AssemblyError, match=setting):
+            gather(forest, settings, **{setting: hook})
+
+
+def failing(samples: list[Sample], session_metadata: dict[str, Any]) -> Any:
+    raise KeyError("nothing here")
+
+
+def doubling(samples: list[Sample], session_metadata: dict[str, Any]) -> Any:
+    return samples + samples
+
+
+def nothing(samples: list[Sample], session_metadata: dict[str, Any]) -> Any:
+    return None
+
+
+def inventing(samples: list[Sample], session_metadata: dict[str, Any]) -> Any:
+    return [Sample()]
+
+
+async def later(samples: list[Sample], session_metadata: dict[str, Any]) -> Any:
+    return samples
+
+
+@pytest.mark.parametrize("hook", [failing, doubling, nothing, inventing, later])
+def test_picker_that_misbehaves_is_named(hook: Any, forest: Any, settings: RolloutSettings) -> None:
+    forest.grow()
+    with pytest.raises(AssemblyError, match=f"sample_picker '{hook.__name__}'"):
+        gather(forest, settings, sample_picker=hook)
+
+
+@pytest.mark.parametrize("hook", [failing, doubling, nothing, later])
+def test_postprocessor_that_misbehaves_is_named(hook: Any, forest: Any, settings: RolloutSettings) -> None:
+    forest.grow()
+    with pytest.raises(AssemblyError, match=f"sample_postprocessor '{hook.__name__}'"):
+        gather(forest, settings, sample_postprocessor=hook)
