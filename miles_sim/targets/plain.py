@@ -35,7 +35,7 @@ def scalar_or_rows(array: Any) -> Any:
     little = array.astype(array.dtype.newbyteorder("<"))
     return {
         "shape": list(array.shape),
-        "dtype": str(array.dtype),
+        "dtype": array.dtype.name,
         "base64": base64.b64encode(little.tobytes(order="C")).decode(),
     }
 

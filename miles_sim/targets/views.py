@@ -11,6 +11,8 @@ from .worker import error_document
 
 _SPEC_FIELDS = ("spec_accept_token_num", "spec_draft_token_num", "spec_verify_ct", "completion_token_num")
 _CACHE_FIELDS = ("cached_tokens", "total_prompt_tokens")
+_YEAR_2001 = 1e9
+"""Unix seconds."""
 
 
 def sample_view(sample: Any) -> dict[str, Any]:
@@ -20,10 +22,21 @@ def sample_view(sample: Any) -> dict[str, Any]:
     view = {name: plain(value) for name, value in values.items() if name in SAMPLE_FIELDS}
     view["spec_info"] = None if spec is None else _counters(spec)
     view["prefix_cache_info"] = None if cache is None else {name: getattr(cache, name) for name in _CACHE_FIELDS}
+    if "lifecycle" in view.get("metadata", {}):
+        view["metadata"] = {**view["metadata"], "lifecycle": _timeless(view["metadata"]["lifecycle"])}
     view["other"] = {
         name: plain(value) for name, value in values.items() if name not in SAMPLE_FIELDS and value is not None
     }
     return view
+
+
+def _timeless(value: Any) -> Any:
+    """Unix times become None: they are the one thing in a sample that two equal plays do not have in common."""
+    if isinstance(value, dict):
+        return {key: _timeless(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_timeless(item) for item in value]
+    return None if isinstance(value, float) and value > _YEAR_2001 else value
 
 
 def _counters(spec: Any) -> dict[str, Any]:

@@ -1,10 +1,8 @@
-"""A small engine that answers by rote: each reply is one word and a stop token, with counters known in advance."""
+"""A small engine that answers by rote, an agent and a job for it; the tests of a real miles, if there is one."""
 
-import asyncio
-import socket
-from contextlib import asynccontextmanager
+import os
 
-import uvicorn
+import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -12,11 +10,24 @@ from starlette.routing import Route
 
 from miles_sim.tokenizer import ByteTokenizer
 
+MILES_PYTHON = "MILES_SIM_MILES_PYTHON"
+
+
+def pytest_collection_modifyitems(config, items):
+    """Tests of a real miles need the interpreter that has it, named by an environment variable."""
+    if os.environ.get(MILES_PYTHON):
+        return
+    without = [item for item in items if item.get_closest_marker("miles")]
+    if without:
+        config.hook.pytest_deselected(items=without)
+        items[:] = [item for item in items if item not in without]
+
+
 COUNTERS = {"spec_accept_token_num": 3, "spec_draft_token_num": 6, "spec_verify_ct": 2}
 
 
 class ScriptedEngine:
-    """`replies`: the text of the answer to each prompt, by what its last message ends with; else `done`."""
+    """`replies`: the text of the answer, by what the last message ends with; else `done`."""
 
     def __init__(self, family="chatml", replies=()):
         self.tokenizer = ByteTokenizer(family)
@@ -46,20 +57,6 @@ class ScriptedEngine:
         return JSONResponse({"id": meta["id"], "object": "chat.completion", "choices": [choice]})
 
 
-@asynccontextmanager
-async def listening(app):
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
-        serving = asyncio.ensure_future(server.serve(sockets=[listener]))
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await serving
-
-
 def chat_agent(client, turns=("hello", "go on")):
     """An agent that says `turns` one after the other, and returns their number as its metadata."""
 
@@ -77,7 +74,7 @@ def chat_agent(client, turns=("hello", "go on")):
     return agent
 
 
-def job(engine_url, folder, *, session="v1", inputs=({"index": 7},), family="chatml", **fields):
+def make_job(engine_url, folder, *, session="v1", inputs=({"index": 7},), family="chatml", **fields):
     tokenizer = ByteTokenizer(family)
     empty = {"index": None, "rollout_id": None, "group_index": 0, "label": None, "metadata": {}, "reward": None}
     return {
@@ -92,3 +89,21 @@ def job(engine_url, folder, *, session="v1", inputs=({"index": 7},), family="cha
         "speculative_algorithm": "EAGLE",
         **fields,
     }
+
+
+@pytest.fixture
+def scripted_engine():
+    """The class of a `ScriptedEngine`; each answer is one word and a stop token, its counters are `COUNTERS`."""
+    return ScriptedEngine
+
+
+@pytest.fixture
+def agent_of():
+    """`agent_of(client, turns)`: an agent function; `reward` of its metadata is the number of its rollout."""
+    return chat_agent
+
+
+@pytest.fixture
+def job_for(tmp_path):
+    """`job_for(engine_url, session="v1", inputs=…, family=…)`: a `Job`."""
+    return lambda engine_url, **fields: make_job(engine_url, tmp_path, **fields)

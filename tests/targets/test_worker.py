@@ -1,0 +1,34 @@
+"""Errors on their way between two processes."""
+
+import pytest
+
+from miles_sim.targets.worker import error_document, load, rebuilt
+
+
+class PlanError(LookupError):
+    """One that the other side cannot know."""
+
+
+@pytest.mark.parametrize(
+    "error", [PlanError("gone"), ValueError("no"), KeyError("key"), OSError(2, "missing"), AssertionError()]
+)
+def test_an_error_comes_back_with_its_name_message_and_built_in_base(error):
+    there = error_document(error)
+    back = rebuilt(there)
+    assert (type(back).__name__, str(back)) == (type(error).__name__, str(error))
+    base = next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
+    assert isinstance(back, base)
+
+
+def test_an_error_that_wants_more_arguments_is_rebuilt_too():
+    there = error_document(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"))
+    assert str(rebuilt(there)).endswith("bad")
+
+
+def test_an_error_that_would_end_the_process_comes_back_as_an_ordinary_one():
+    back = rebuilt({"type": "SystemExit", "bases": ["BaseException"], "message": "1"})
+    assert isinstance(back, Exception)
+
+
+def test_a_factory_is_found_by_module_and_name():
+    assert load(None, "builtins:dict") == {}
