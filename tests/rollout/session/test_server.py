@@ -159,7 +159,7 @@ async def test_an_unreachable_engine_is_502() -> None:
 async def test_an_engine_that_never_answers_is_502_after_the_timeout_and_is_let_go(opened: Any, user: Any) -> None:
     sessions = await opened(request_timeout=0.01)
     hold = sessions.engine.hold()
-    response = await sessions.chat(user("one"))
+    response = await asyncio.wait_for(sessions.chat(user("one")), timeout=4)
     assert response.status_code == 502
     assert "request_timeout=0.01 s" in response.json()["error"]
     assert hold.abandoned.is_set()
@@ -206,6 +206,20 @@ async def test_a_session_deleted_under_a_request_answers_it_404_and_frees_the_en
     assert response.status_code == 404
     assert "is no open session" in response.json()["error"]
     assert hold.abandoned.is_set()
+    assert (await sessions.chat(user("one"))).status_code == 404
+
+
+async def test_a_session_deleted_just_as_its_answer_arrives_answers_404_too(
+    sessions: Any, user: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = sessions.server._upstream.send
+
+    async def overtaken(call: Any, *, unless: Any) -> Any:
+        answer = await send(call, unless=unless)
+        await sessions.client.delete(sessions.url)
+        return answer
+
+    monkeypatch.setattr(sessions.server._upstream, "send", overtaken)
     assert (await sessions.chat(user("one"))).status_code == 404
 
 
