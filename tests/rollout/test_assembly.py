@@ -19,9 +19,7 @@ STATUS = {"stop": "completed", "tool_calls": "completed", "length": "truncated",
 
 
 def build(forest: Any, path: list[Any], settings: RolloutSettings, limit: int | None = None) -> Sample:
-    sample = assemble(
-        [node.record for node in path], settings=settings, tokenizer=forest.tokenizer, max_seq_len=limit
-    )
+    sample = assemble([node.record for node in path], settings=settings, tokenizer=forest.tokenizer, max_seq_len=limit)
     assert sample is not None
     sample.validate()
     return sample

@@ -169,9 +169,7 @@ def test_only_a_scalar_reward_is_assigned(reward: Any, forest: Any, settings: Ro
 
 
 @pytest.mark.parametrize("value", [{1}, (1,), float("nan"), {"deep": [float("inf")]}, {1: 2}])
-def test_agent_metadata_that_is_not_json_is_refused_by_name(
-    value: Any, forest: Any, settings: RolloutSettings
-) -> None:
+def test_agent_metadata_that_is_not_json_is_refused_by_name(value: Any, forest: Any, settings: RolloutSettings) -> None:
     forest.grow()
     with pytest.raises(AssemblyError, match=r"agent metadata\.odd"):
         gather(forest, settings, {"odd": value})

@@ -1,0 +1,304 @@
+"""One rollout: identity, failures that cost nothing else, and sessions that never stay behind."""
+
+import asyncio
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import httpx
+import pytest
+
+from miles_sim.rollout.collect import collect
+from miles_sim.rollout.errors import AssemblyError, RolloutIdentityError, SessionError, WireError
+from miles_sim.rollout.generate import GenerateInput, GenerateOutput, generate, request_kwargs
+from miles_sim.rollout.sample import Sample, Status
+from miles_sim.rollout.settings import RolloutSettings
+from miles_sim.rollout.wire import encode_samples
+
+
+@dataclass
+class Server:
+    """A session server that serves the records of `forest`, and does as it is told."""
+
+    forest: Any
+    settings: RolloutSettings
+    open: set[str] = field(default_factory=set)
+    asked: dict[str, Any] = field(default_factory=dict)
+    instead: Callable[[httpx.Request], Any] | None = None
+    """Answers, or raises, in place of the request to collect."""
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(0)
+        if request.method == "DELETE":
+            self.open.remove(request.url.path)
+            return httpx.Response(204)
+        if request.url.path == "/sessions":
+            self.open.add("/sessions/s1")
+            return httpx.Response(200, json={"session_id": "s1"})
+        self.asked = json.loads(request.content)
+        if self.instead is not None:
+            return await self.instead(request)  # type: ignore[no-any-return]
+        found = collect(
+            self.forest.records,
+            settings=self.settings,
+            tokenizer=self.forest.tokenizer,
+            max_seq_len=self.asked["max_seq_len"],
+            agent_metadata=self.asked.get("metadata"),
+        )
+        session = self.settings.session
+        return httpx.Response(
+            200, content=encode_samples(found.samples, found.session_metadata, found.empty_reason, session=session)
+        )
+
+
+@pytest.fixture
+def server(forest: Any, settings: RolloutSettings) -> Server:
+    return Server(forest, settings)
+
+
+async def run(server: Server, sample: Sample | None = None, agent: Any = None, **settings: Any) -> GenerateOutput:
+    async def idle(**kwargs: Any) -> None:
+        return None
+
+    server.settings = replace(server.settings, **settings)
+    async with httpx.AsyncClient(transport=httpx.MockTransport(server)) as client:
+        return await generate(
+            GenerateInput(
+                settings=server.settings,
+                sample=sample if sample is not None else Sample(index=7),
+                sampling_params={"max_new_tokens": 8, "sampling_seed": 3, "temperature": 1.0},
+                agent=agent or idle,
+                session_url="http://sessions/",
+                client=client,
+            )
+        )
+
+
+def two_leaves(forest: Any) -> None:
+    forest.grow(text="one")
+    forest.grow(text="two")
+
+
+@pytest.mark.parametrize(
+    ("sample", "expected"),
+    [
+        (Sample(index=7), 7),
+        (Sample(index=0), 0),
+        (Sample(index=7, rollout_id=11), 11),
+        (Sample(index=7, rollout_id=0), 0),
+        (Sample(rollout_id=5), 5),
+    ],
+)
+async def test_siblings_carry_one_effective_id(server: Server, sample: Sample, expected: int) -> None:
+    two_leaves(server.forest)
+    output = await run(server, sample)
+    assert [s.rollout_id for s in output.as_list] == [expected, expected]
+    assert [s.index for s in output.as_list] == [sample.index] * 2
+
+
+@pytest.mark.parametrize(("identity", "expected"), [("always", 7), ("several_leaves", None)])
+async def test_single_leaf_goes_by_the_policy(server: Server, identity: str, expected: int | None) -> None:
+    server.forest.grow()
+    (sample,) = (await run(server, identity=identity)).as_list
+    assert sample.rollout_id == expected
+
+
+async def test_several_leaves_share_an_id_under_either_policy(server: Server) -> None:
+    two_leaves(server.forest)
+    output = await run(server, identity="several_leaves")
+    assert [sample.rollout_id for sample in output.as_list] == [7, 7]
+
+
+@pytest.mark.parametrize("identity", ["always", "several_leaves"])
+async def test_missing_identity_is_refused_before_the_agent_runs(server: Server, identity: str) -> None:
+    async def agent(**kwargs: Any) -> None:
+        pytest.fail("the agent ran")
+
+    with pytest.raises(RolloutIdentityError, match=r"rollout_id.*index"):
+        await run(server, Sample(), agent, identity=identity)
+    assert not server.open
+
+
+async def test_linear_session_gives_one_sample_and_leaves_the_id(server: Server) -> None:
+    server.forest.grow()
+    output = await run(server, Sample(), session="v1")
+    assert isinstance(output.samples, Sample)
+    assert output.samples.rollout_id is None
+    assert output.samples.status is Status.COMPLETED
+
+
+async def test_agent_gets_what_it_needs_and_cannot_reach_the_input(server: Server) -> None:
+    server.forest.grow()
+    seen: dict[str, Any] = {}
+
+    async def agent(**kwargs: Any) -> dict[str, Any]:
+        seen.update(copy.deepcopy(kwargs))
+        kwargs["metadata"]["own"].append(1)
+        kwargs["prompt"].append(1)
+        return {"reward": 1.0, "agent_metrics": {"total_tool_time": 2.5}}
+
+    given = Sample(index=7, prompt=[{"role": "user", "content": "hi"}], metadata={"own": []}, label="l")
+    before = copy.deepcopy(given)
+    (sample,) = (await run(server, given, agent, max_seq_len=1000)).as_list
+    assert given == before
+    assert seen["base_url"] == "http://sessions/sessions/s1"
+    assert seen["prompt"] == given.prompt
+    assert seen["request_kwargs"] == {"max_tokens": 8, "seed": 3, "temperature": 1.0}
+    assert seen["metadata"] == {"own": [], "max_seq_len": 1000, "session_server_id": "sessions"}
+    assert (sample.reward, sample.non_generation_time, sample.label) == (1.0, 2.5, "l")
+    assert sample.metadata["own"] == []
+    assert server.asked["max_seq_len"] == 1000
+
+
+async def test_outputs_share_nothing_mutable(server: Server) -> None:
+    two_leaves(server.forest)
+    given = Sample(index=7, metadata={"own": []}, train_metadata={"a": []})
+    first, second = (await run(server, given)).as_list
+    mutable = [value for s in (first, second, given) for value in vars(s).values() if isinstance(value, list | dict)]
+    assert len({id(value) for value in mutable}) == len(mutable)
+    assert first.metadata["own"] is not second.metadata["own"]
+
+
+async def test_agent_that_raises_loses_nothing_that_was_generated(server: Server) -> None:
+    async def agent(**kwargs: Any) -> None:
+        raise KeyError("tool")
+
+    two_leaves(server.forest)
+    output = await run(server, agent=agent)
+    assert [sample.status for sample in output.as_list] == [Status.COMPLETED] * 2
+    for sample in output.as_list:
+        assert sample.metadata["agent_error"] == {"type": "KeyError", "message": "'tool'"}
+    assert not server.open
+
+
+async def test_nothing_generated_is_one_aborted_copy_with_identity(server: Server) -> None:
+    async def agent(**kwargs: Any) -> None:
+        raise OSError("gone")
+
+    given = Sample(index=7, metadata={"own": [1]})
+    (sample,) = (await run(server, given, agent)).as_list
+    assert (sample.status, sample.rollout_id, sample.tokens) == (Status.ABORTED, 7, [])
+    assert sample.metadata == {"own": [1], "agent_error": {"type": "OSError", "message": "gone"}}
+    assert sample.metadata["own"] is not given.metadata["own"]
+    assert given.status is Status.PENDING
+
+
+async def test_all_truncated_is_aborted(server: Server) -> None:
+    server.forest.grow()
+    (sample,) = (await run(server, max_seq_len=1)).as_list
+    assert sample.status is Status.ABORTED
+
+
+async def broken(request: httpx.Request) -> httpx.Response:
+    raise httpx.ReadError("connection reset")
+
+
+async def silent(request: httpx.Request) -> httpx.Response:
+    await asyncio.Event().wait()
+    raise RuntimeError("never reached")
+
+
+@pytest.mark.parametrize("fault", [broken, silent])
+async def test_failed_collect_costs_this_rollout_only(server: Server, fault: Any) -> None:
+    server.forest.grow()
+    server.instead = fault
+    (sample,) = (await run(server, collect_timeout=0.01)).as_list
+    assert (sample.status, sample.rollout_id) == (Status.ABORTED, 7)
+    assert not server.open
+
+
+@pytest.mark.parametrize(("status", "error"), [(422, AssemblyError), (500, SessionError), (404, SessionError)])
+async def test_refusal_to_collect_is_a_typed_error(server: Server, status: int, error: type[Exception]) -> None:
+    async def refuse(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(status, text="record 3: finish_reason")
+
+    server.instead = refuse
+    with pytest.raises(error, match="record 3: finish_reason"):
+        await run(server)
+    assert not server.open
+
+
+async def test_nonsense_from_the_server_is_a_wire_error(server: Server) -> None:
+    async def nonsense(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=b"nonsense")
+
+    server.instead = nonsense
+    with pytest.raises(WireError, match="payload"):
+        await run(server)
+    assert not server.open
+
+
+@pytest.mark.parametrize(
+    "returned", [{"x": {1}}, {"x": float("nan")}, [1], {"agent_metrics": {"total_tool_time": "1"}}]
+)
+async def test_unusable_agent_metadata_is_refused_by_name(server: Server, returned: Any) -> None:
+    async def agent(**kwargs: Any) -> Any:
+        return returned
+
+    server.forest.grow()
+    with pytest.raises(AssemblyError, match="agent metadata"):
+        await run(server, agent=agent)
+    assert not server.open
+
+
+async def test_input_with_computed_values_is_refused_before_a_session_opens(server: Server) -> None:
+    with pytest.raises(WireError, match="weight_versions"):
+        await run(server, Sample(index=7, weight_versions=["1"]))
+    assert not server.open
+
+
+async def test_server_that_cannot_be_reached_is_a_session_error(server: Server) -> None:
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(refuse)) as client:
+        arguments = GenerateInput(
+            settings=server.settings,
+            sample=Sample(index=7),
+            sampling_params={},
+            agent=lambda **kwargs: asyncio.sleep(0),
+            session_url="http://sessions",
+            client=client,
+        )
+        with pytest.raises(SessionError, match="refused"):
+            await generate(arguments)
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_session_is_deleted_whenever_the_rollout_is_cancelled(server: Server, turns: int) -> None:
+    """`turns`: rounds of the event loop before the cancellation, from opening to collecting."""
+
+    async def agent(**kwargs: Any) -> None:
+        await asyncio.sleep(0)
+
+    server.forest.grow()
+    server.instead = silent
+    task = asyncio.ensure_future(run(server, agent=agent))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not server.open
+
+
+def test_sampling_parameters_become_request_keywords() -> None:
+    params = {
+        "max_new_tokens": 8,
+        "max_tokens": 5,
+        "min_new_tokens": 1,
+        "sampling_seed": 0,
+        "stop": ["x"],
+        "top_k": None,
+        "model": "m",
+        "messages": [],
+        "stream": True,
+        "input_ids": [1],
+        "unknown": 1,
+    }
+    kwargs = request_kwargs(params)
+    assert kwargs == {"max_tokens": 5, "min_tokens": 1, "seed": 0, "stop": ["x"]}
+    assert kwargs["stop"] is not params["stop"]
