@@ -102,7 +102,7 @@ def test_records_that_form_no_tree_are_refused(forest: Any, settings: Any) -> No
     first = forest.grow().record
     options: dict[str, Any] = {"settings": settings, "tokenizer": forest.tokenizer, "max_seq_len": None}
     for broken in ([replace(first, parent=5)], [replace(first, parent=0)], [first, first]):
-        with pytest.raises(AssemblyError, match="record 0: (parent|seq)"):
+        with pytest.raises(AssemblyError, match=r"record 0: (parent|seq)"):
             collect(broken, agent_metadata=None, **options)
 
 

@@ -76,5 +76,5 @@ def test_dict_round_trip(info: SpecInfo) -> None:
 
 
 def test_unknown_counter_is_refused_by_name() -> None:
-    with pytest.raises(AssemblyError, match="spec_info.speed"):
+    with pytest.raises(AssemblyError, match=r"spec_info\.speed"):
         SpecInfo.from_dict({"speed": 1})

@@ -66,7 +66,7 @@ def test_rows_asked_for_from_an_offset_are_put_in_place(forest: Any) -> None:
 
 def test_offset_beyond_what_is_known_is_refused(forest: Any) -> None:
     first, second, _ = path(forest)
-    with pytest.raises(AssemblyError, match="record 1: meta_info.routed_experts: starts at row"):
+    with pytest.raises(AssemblyError, match=r"record 1: meta_info\.routed_experts: starts at row"):
         build(forest, [with_rows(first.record), with_rows(second.record, len(second.record.prompt_ids))])
 
 
@@ -89,7 +89,7 @@ def test_turn_without_rows_ends_the_sample_visibly(forest: Any) -> None:
 
 def test_rows_that_begin_late_are_refused_by_name(forest: Any) -> None:
     first, second, _ = path(forest)
-    with pytest.raises(AssemblyError, match="record 0: meta_info.routed_experts: absent"):
+    with pytest.raises(AssemblyError, match=r"record 0: meta_info\.routed_experts: absent"):
         build(forest, [first.record, with_rows(second.record)])
 
 
@@ -97,5 +97,5 @@ def test_rows_that_begin_late_are_refused_by_name(forest: Any) -> None:
 def test_malformed_payload_is_refused_by_name(payload: Any, forest: Any) -> None:
     record = forest.grow().record
     record = replace(record, meta_info={**record.meta_info, "routed_experts": payload})
-    with pytest.raises(AssemblyError, match="record 0: meta_info.routed_experts"):
+    with pytest.raises(AssemblyError, match=r"record 0: meta_info\.routed_experts"):
         build(forest, [record])

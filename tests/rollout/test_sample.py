@@ -99,8 +99,8 @@ def test_unknown_status_is_refused_by_name() -> None:
 def test_reset_keeps_prompt_and_identity_only() -> None:
     sample = full_sample()
     sample.reset_for_retry()
-    kept = "group_index index rollout_id prompt multimodal_inputs label generate_function_path adapter".split()
-    kept += ["reward_spec", "routing_key"]
+    kept = ["group_index", "index", "rollout_id", "prompt", "multimodal_inputs", "label", "generate_function_path"]
+    kept += ["adapter", "reward_spec", "routing_key"]
     for field in fields(Sample):
         if field.name not in ("status", "metadata"):
             expected = full_sample() if field.name in kept else Sample()

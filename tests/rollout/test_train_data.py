@@ -109,7 +109,7 @@ def test_lengths_that_disagree_are_refused() -> None:
 
 def test_round_number_must_be_everywhere_or_nowhere() -> None:
     rows = [row(0), row(1, metadata={"round_number": 3})]
-    with pytest.raises(AssemblyError, match="row 0: metadata.round_number"):
+    with pytest.raises(AssemblyError, match=r"row 0: metadata\.round_number"):
         to_train_data(rows)
     rows[0].metadata["round_number"] = 2
     assert to_train_data(rows)["round_number"] == [2, 3]
@@ -165,7 +165,7 @@ def test_unequal_rewards_of_siblings_are_refused_by_name() -> None:
 def test_rewards_by_key() -> None:
     rows = [row(0, reward={"a": 1.0}), row(1, reward={"a": 3.0})]
     assert to_train_data(rows, normalize="mean", reward_key="a")["rewards"] == [-1.0, 1.0]
-    with pytest.raises(RewardError, match="row 0: reward: .* has no key 'b'"):
+    with pytest.raises(RewardError, match=r"row 0: reward: .* has no key 'b'"):
         to_train_data(rows, reward_key="b")
     with pytest.raises(RewardError, match="row 0: reward"):
         to_train_data(rows)
