@@ -119,7 +119,7 @@ def _server(app: ASGIApp) -> Any:
             await self.closing.wait()
 
     config = uvicorn.Config(
-        app, log_config=None, log_level="critical", access_log=False, lifespan="off", date_header=False
+        app, log_config=None, log_level="error", access_log=False, lifespan="off", date_header=False
     )
     config.timeout_graceful_shutdown = 5
     return Server(config)

@@ -109,6 +109,13 @@ def test_another_seed_length_or_stop_asks_another_thing(make_engine: Make, ask: 
     assert len({g.id for g in engine.generations}) == 6
 
 
+def test_another_prompt_under_the_same_last_message_asks_another_thing(make_engine: Make, ask: Ask) -> None:
+    engine = make_engine()
+    a, b = ask(engine, input_ids=[5, 6]), ask(engine, input_ids=[5, 7])
+    assert a["choices"][0]["message"] != b["choices"][0]["message"]
+    assert [g.attempt for g in engine.generations] == [0, 0]
+
+
 def test_rules_choose_the_reply_by_the_last_message(make_engine: Make, ask: Ask) -> None:
     rules = [
         {"contains": "[2]", "attempt": 1, "reply": {"text": "second try"}},

@@ -131,13 +131,16 @@ def test_speculative_keys_state_the_truth_and_vanish_without_a_verify_step(make_
     spec = engine.generations[0].spec
     assert spec is not None
     assert meta["spec_accept_rate"] == spec.accepted / spec.drafted
-    assert meta["spec_accept_length"] == meta["completion_tokens"] / spec.verify_ct
     assert meta["spec_accepted_drafts"] == meta["spec_num_correct_drafts"] == spec.accepted
     assert meta["spec_proposed_drafts"] == meta["spec_num_proposed_drafts"] == spec.drafted
     assert meta["spec_accept_histogram"] == meta["spec_correct_drafts_histogram"] == list(spec.histogram)
+    for n in range(8):  # over several lengths: with and without a cut tail
+        meta, spec = choice(ask(engine, max_tokens=10 + n))["meta_info"], engine.generations[-1].spec
+        assert spec is not None
+        assert meta["spec_accept_length"] == (10 + n) / spec.verify_ct
     one = choice(ask(engine, max_tokens=1))["meta_info"]
     assert not [key for key in one if key.startswith("spec_")]
-    assert engine.generations[1].spec is not None
+    assert engine.generations[-1].spec is not None
 
 
 def test_the_model_is_echoed_and_a_given_rid_is_the_id(make_engine: Make, ask: Ask) -> None:
