@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from miles_sim.agent.plan import keyed
-from miles_sim.agent.steps import Compact, Crash, Parallel, Step, Subagent
+from miles_sim.agent.plan import keyed, walk
+from miles_sim.agent.steps import Compact, Crash, Parallel, Retry, Say, Step, Subagent, Tool
 from miles_sim.ledger import Generation
 from miles_sim.scenarios.model import RolloutInput
 from miles_sim.targets.observation import SampleView
@@ -67,19 +67,10 @@ def is_cut(rollout: RolloutCase, found: Alignment) -> bool:
 
 def agent_finished(case: Case, rollout: RolloutCase) -> bool:
     """The agent function came to its end and so returned the plan's metadata."""
-    crashes = any(isinstance(step, Crash) for step, _ in inner_steps(case.scenario.plan.steps))
-    return not crashes and all(turn.status == 200 for turn in rollout.turns)
-
-
-def inner_steps(steps: tuple[Step, ...], within: tuple[str, ...] = ()) -> Iterator[tuple[Step, tuple[str, ...]]]:
-    """All steps of a plan, each with the kinds of step it stands in, outermost first."""
-    for step in steps:
-        yield step, within
-        if isinstance(step, Subagent):
-            yield from inner_steps(step.steps, (*within, "subagent"))
-        elif isinstance(step, Parallel):
-            for branch in step.branches:
-                yield from inner_steps(branch.steps, (*within, "parallel"))
+    steps = list(walk(case.scenario.plan.steps))
+    asks = {key for key, step in steps if isinstance(step, Say | Tool | Compact | Retry)}
+    crashes = any(isinstance(step, Crash) for _, step in steps)
+    return not crashes and asks <= {turn.step for turn in rollout.turns if turn.status == 200}
 
 
 def step_keys(steps: tuple[Step, ...], within: str, prefix: str = "", inside: bool = False) -> Iterator[str]:
@@ -100,7 +91,7 @@ def has_subagents(case: Case) -> bool:
 
 
 def has_compaction(case: Case) -> bool:
-    return any(isinstance(step, Compact) for step, _ in inner_steps(case.scenario.plan.steps))
+    return any(isinstance(step, Compact) for _, step in walk(case.scenario.plan.steps))
 
 
 def spec_sums(generations: Iterable[Generation]) -> dict[str, int]:
