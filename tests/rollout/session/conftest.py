@@ -99,7 +99,7 @@ class ScriptedEngine:
         """The next reply is sound, then changed."""
 
         def changed(body: Body) -> Body:
-            reply = reply_to(body, len(self.requests), self.tokenizer)
+            reply = self.sound(body)
             change(reply)
             return reply
 
@@ -108,12 +108,15 @@ class ScriptedEngine:
     def answer(self, response: Response) -> None:
         self.script.append(lambda body: response)
 
+    def sound(self, body: Body) -> Body:
+        return reply_to(body, len(self.requests), self.tokenizer)
+
     async def _chat(self, request: Request) -> Response:
         raw = await request.body()
         self.requests.append((request, raw))
         body = json.loads(raw)
         script = self.script.pop(0) if self.script else None
-        reply = script(body) if script else reply_to(body, len(self.requests), self.tokenizer)
+        reply = script(body) if script else self.sound(body)
         if self.holds:
             hold = self.holds.pop(0)
             hold.arrived.set()

@@ -125,6 +125,24 @@ async def test_an_engines_refusal_passes_through_unrecorded(sessions: Any, user:
     await sessions.say(user("one"))
 
 
+@pytest.mark.parametrize("status_code", [200, 400])
+async def test_headers_of_the_engines_connection_stay_there(sessions: Any, user: Any, status_code: int) -> None:
+    about_the_connection = {"server": "x", "date": "y", "connection": "close", "keep-alive": "1"}
+
+    def reply(body: Any) -> Response:
+        sound = sessions.engine.sound(body)
+        headers = about_the_connection | {"x-request-id": "7"}
+        return Response(json.dumps(sound), status_code, headers, "application/json")
+
+    sessions.engine.script.append(reply)
+    response = await sessions.chat(user("one"))
+    assert response.status_code == status_code
+    assert not set(about_the_connection) & set(response.headers)
+    assert response.headers["x-request-id"] == "7"
+    assert response.headers.get_list("content-type") == ["application/json"]
+    assert response.headers.get_list("content-length") == [str(len(response.content))]
+
+
 async def test_a_reply_that_cannot_be_recorded_is_502_and_leaves_the_session_as_it_was(
     sessions: Any, user: Any
 ) -> None:
@@ -202,7 +220,7 @@ async def test_a_session_deleted_under_a_request_answers_it_404_and_frees_the_en
     await hold.arrival()
     assert sessions.server.requests_open == 1
     assert (await sessions.client.delete(sessions.url)).status_code == 204
-    response = await asked
+    response = await asyncio.wait_for(asked, timeout=10)
     assert response.status_code == 404
     assert "is no open session" in response.json()["error"]
     assert hold.abandoned.is_set()
@@ -228,7 +246,7 @@ async def test_closing_the_server_ends_what_is_under_way(sessions: Any, user: An
     asked = asyncio.create_task(sessions.chat(user("one")))
     await hold.arrival()
     await sessions.server.aclose()
-    assert (await asked).status_code == 404
+    assert (await asyncio.wait_for(asked, timeout=10)).status_code == 404
     assert sessions.server.sessions_open == 0
 
 
