@@ -38,7 +38,7 @@ def retry_dropped(case: Case, rollout: RolloutCase, see: Recorder) -> None:
 def subagent_kept(case: Case, rollout: RolloutCase, see: Recorder) -> None:
     """Where subagents ran, the end of every path, theirs and the main line's, is the end of a sample."""
     if has_subagents(case):
-        _see_leaves(case, rollout, see)
+        _see_leaves(case, rollout, see, set())
 
 
 @rule(
@@ -48,9 +48,9 @@ def subagent_kept(case: Case, rollout: RolloutCase, see: Recorder) -> None:
     source="miles PR #2368 (leaves made by compaction); design 6.4",
 )
 def compaction_kept(case: Case, rollout: RolloutCase, see: Recorder) -> None:
-    """Where history was compacted, the paths before and after it are both samples."""
+    """Where history was compacted, the main line's paths before and after it are all samples."""
     if has_compaction(case):
-        _see_leaves(case, rollout, see)
+        _see_leaves(case, rollout, see, set(step_keys(case.scenario.plan.steps, "subagent")))
 
 
 @rule(
@@ -96,12 +96,12 @@ def _present(rollout: RolloutCase) -> dict[str, int]:
     return present
 
 
-def _see_leaves(case: Case, rollout: RolloutCase, see: Recorder) -> None:
+def _see_leaves(case: Case, rollout: RolloutCase, see: Recorder, without: set[str]) -> None:
     if rollout.view.error is not None:
         return
     ends = {found.generations[-1].id for _, _, found in trained(rollout)}
     for leaf in rollout.lineage.leaves:
-        if fits(leaf.generation, case.scenario.max_seq_len):
+        if leaf.step not in without and fits(leaf.generation, case.scenario.max_seq_len):
             see.that(
                 leaf.generation.id in ends,
                 "a path was dropped",
