@@ -50,6 +50,8 @@ class TargetChoice:
         """The target and, where it lives in this process, the network to share with it; both closed at the end."""
         from miles_sim.targets.catalog import open_target
 
+        if ":" in self.name and "" not in sys.path:
+            sys.path.insert(0, "")  # an adapter may lie in the current folder
         network = LocalNetwork()
         target = open_target(
             self.name,

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -29,28 +29,29 @@ app = typer.Typer(
     help="""Contract tests and a simulator for code that turns agent rollouts into training samples.
 
     \b
-    miles-sim verify                                      our own implementation, every contract
-    miles-sim verify --target miles --python venv/bin/python      the miles that venv has installed
-    miles-sim run subagent-fork-after                     play one scenario and look at its samples
-    miles-sim serve --port 30000                          a simulated SGLang engine to point any client at
+    miles-sim verify                              our own implementation
+    miles-sim verify --target miles --python PY   the miles that PY imports
+    miles-sim run subagent-fork-after             one scenario, its samples
+    miles-sim serve --port 30000                  a simulated SGLang engine
 
     Exit code: 0 all holds, 1 something is violated, 2 asked for what cannot be, 130 stopped by Ctrl-C.
     """,
 )
 
+# ruff: noqa: UP045 - the oldest Typer that we allow reads no `X | None`
 TargetName = Annotated[
-    str, typer.Option("--target", metavar="NAME", help="`reference`, `miles`, or an adapter as `pkg.mod:factory`.")
+    str, typer.Option("--target", metavar="NAME", help="`reference`, `miles`, or your adapter as `pkg.mod:factory`.")
 ]
 Python = Annotated[
-    Path | None, typer.Option("--python", metavar="PATH", help="Interpreter that has the target installed.")
+    Optional[Path], typer.Option("--python", metavar="PATH", help="Interpreter that has the target installed.")
 ]
 Optimize = Annotated[bool, typer.Option("--optimize", help="Run the target under `python -O`, without its asserts.")]
 Checkout = Annotated[
-    Path | None,
+    Optional[Path],
     typer.Option("--checkout", metavar="PATH", help="Source tree of the target, in place of an installed one."),
 ]
 Packs = Annotated[
-    list[Path] | None,
+    Optional[list[Path]],
     typer.Option(
         "--contracts", metavar="DIR", help="A folder of your own contracts, beside the built-in pack. Repeatable."
     ),
@@ -62,13 +63,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable, on stand
 @app.command()
 def verify(
     scenario: Annotated[
-        list[str] | None,
+        Optional[list[str]],
         typer.Option(
             metavar="GLOB", help="Scenarios, as `retry-*`, `tools/v2` or a YAML file. Repeatable. Default: all."
         ),
     ] = None,
     contract: Annotated[
-        list[str] | None, typer.Option(metavar="GLOB", help="Contracts, as `identity/*`. Repeatable. Default: all.")
+        Optional[list[str]], typer.Option(metavar="GLOB", help="Contracts, as `identity/*`. Repeatable. Default: all.")
     ] = None,
     contracts: Packs = None,
     target: TargetName = "reference",
@@ -77,10 +78,10 @@ def verify(
     checkout: Checkout = None,
     seed: Seed = 0,
     baseline: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Known violations of this target version; strict both ways.")
+        Optional[Path], typer.Option(metavar="FILE", help="Known violations of this target version; strict both ways.")
     ] = None,
     json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the report as JSON; `-`: to standard output.")
+        Optional[Path], typer.Option(metavar="FILE", help="Write the report as JSON; `-`: to standard output.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only what is wrong, and the closing line.")] = False,
 ) -> None:
@@ -89,7 +90,7 @@ def verify(
     \b
     miles-sim verify --scenario 'subagent-*' --contract 'selection/*'
     miles-sim verify --scenario my-scenario.yaml --contracts my_contracts/
-    miles-sim verify --target miles --python venv/bin/python --baseline known.yaml --json report.json
+    miles-sim verify --target miles --python venv/bin/python --json report.json
     """
     with _honest():
         from miles_sim import choices
@@ -131,7 +132,7 @@ def run(
         str, typer.Argument(metavar="NAME|FILE", help="A named scenario, as `tools` or `tools/v1`, or a YAML file.")
     ],
     session: Annotated[
-        str | None, typer.Option(metavar="v1|v2", help="Session server version. Default: the scenario's latest.")
+        Optional[str], typer.Option(metavar="v1|v2", help="Session server version. Default: the scenario's latest.")
     ] = None,
     target: TargetName = "reference",
     python: Python = None,
@@ -208,7 +209,7 @@ def profiles(json: AsJson = False) -> None:
 
 @app.command()
 def schemas(
-    name: Annotated[str | None, typer.Argument(help="A document kind. Default: list them.")] = None,
+    name: Annotated[Optional[str], typer.Argument(help="A document kind. Default: list them.")] = None,
 ) -> None:
     """Print the JSON Schema of a document: scenario, ledger, observation, report, baseline."""
     with _honest():
@@ -225,19 +226,19 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = 30000,
     settings: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Engine settings as YAML, reply rules among them.")
+        Optional[Path], typer.Option(metavar="FILE", help="Engine settings as YAML, reply rules among them.")
     ] = None,
-    profile: Annotated[str | None, typer.Option(help="Release to speak; see `miles-sim profiles`.")] = None,
-    tokenizer: Annotated[str | None, typer.Option(metavar="FAMILY", help="`chatml` or `delimiter`.")] = None,
+    profile: Annotated[Optional[str], typer.Option(help="Release to speak; see `miles-sim profiles`.")] = None,
+    tokenizer: Annotated[Optional[str], typer.Option(metavar="FAMILY", help="`chatml` or `delimiter`.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of all replies.")] = 0,
     speculative: Annotated[
-        str | None, typer.Option(metavar="ALGORITHM", help="Speculative decoding, as EAGLE or NGRAM. Default: none.")
+        Optional[str], typer.Option(metavar="ALGORITHM", help="Speculative decoding, as EAGLE or NGRAM. Default: none.")
     ] = None,
     draft_tokens: Annotated[
-        int | None, typer.Option(min=2, help="Ids a verify step looks at. With --speculative.")
+        Optional[int], typer.Option(min=2, help="Ids a verify step looks at. With --speculative.")
     ] = None,
     acceptance: Annotated[
-        str | None, typer.Option(metavar="P,P,…", help="Acceptance by draft position. With --speculative.")
+        Optional[str], typer.Option(metavar="P,P,…", help="Acceptance by draft position. With --speculative.")
     ] = None,
 ) -> None:
     """Serve a simulated SGLang engine until stopped.

@@ -31,15 +31,33 @@ def never(case, see):
     see.that(False, "it never is", expected="this", found="that")
 '''
 
+HANGING = """
+import asyncio
+
+
+class Target:
+    async def describe(self):
+        names = ["session.v1", "session.v2"]
+        return dict(name="hanging", version="1", python="", optimize=0, capabilities=names, absent={}, stand_ins=[])
+
+    async def play(self, job, agent):
+        print("playing", flush=True)
+        await asyncio.Event().wait()
+
+    async def close(self):
+        print("closed", flush=True)
+"""
+
 
 def _run(*words: str) -> Any:
     return CliRunner().invoke(app, list(words))
 
 
 @contextmanager
-def _process(*words: str) -> Iterator["subprocess.Popen[str]"]:
+def _process(*words: str, cwd: Path | None = None) -> Iterator["subprocess.Popen[str]"]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "miles_sim.cli", *words],
+        [sys.executable, "-c", "import sys; sys.path.remove(''); from miles_sim.cli import main; main()", *words],
+        cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -193,6 +211,16 @@ def test_serve_answers_until_it_is_stopped_and_leaves_nothing(sent: signal.Signa
     assert (process.returncode, stderr) == (code, "")
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/health")
+
+
+def test_ctrl_c_ends_a_run_that_hangs_and_closes_the_target_of_the_current_folder(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(HANGING, encoding="utf-8")
+    with _process("verify", "--target", "own:Target", "--scenario", "linear", cwd=tmp_path) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "playing\n"
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate()
+    assert (process.returncode, stdout, stderr) == (130, "closed\n", "")
 
 
 def test_a_port_in_use_is_named() -> None:

@@ -78,6 +78,14 @@ def test_each_command_shown_holds(command: str, workshop: Path) -> None:
     assert result.output
 
 
+def test_the_output_shown_ends_as_a_run_ends() -> None:
+    (shown,) = (block.text for block in BLOCKS if block.language == "text")
+    ending = r"reference holds: \d+ contracts, \d+ cases: \d+ passed, 0 violated, \d+ not applicable"
+    ran = CliRunner().invoke(app, ["verify", "--scenario", "linear", "--quiet"]).output
+    for text in (shown, ran):
+        assert re.fullmatch(ending, text.splitlines()[-1])
+
+
 @pytest.mark.parametrize("command", [c for c in COMMANDS if PLACEHOLDER in c or " serve " in c])
 def test_each_option_shown_exists(command: str) -> None:
     words = shlex.split(command)[1:]
