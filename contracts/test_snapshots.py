@@ -23,8 +23,8 @@ class OneTextFile(SingleFileSnapshotExtension):
     file_extension = "txt"
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_case_comes_out_as_pinned(name: str, run: Run, snapshot: SnapshotAssertion) -> None:
+@pytest.mark.parametrize("name", CASES, ids=[name.replace("/", "-") for name in CASES])
+def test_case(name: str, run: Run, snapshot: SnapshotAssertion) -> None:
     text = case_text(run.cases[name])
     assert len(text.splitlines()) <= LONGEST, "a snapshot that nobody reads pins nothing"
-    assert text == snapshot(name=name.replace("/", "-"), extension_class=OneTextFile)
+    assert text == snapshot(extension_class=OneTextFile), f"{name} does not come out as pinned"
