@@ -5,20 +5,18 @@ import logging
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from miles_sim.bench.cli import app as bench
+from miles_sim.exits import BROKEN, HOLDS, VIOLATED, honest
+
 if TYPE_CHECKING:
     from miles_sim.engine.settings import EngineSettings
     from miles_sim.verify.rule import Rule
     from miles_sim.verify.run import Run
-
-HOLDS, VIOLATED, IMPOSSIBLE, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130
-"""Exit codes: all holds; a violation; asked for what cannot be; a fault of miles-sim itself; Ctrl-C."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -37,6 +35,8 @@ app = typer.Typer(
     Exit code: 0 all holds, 1 something is violated, 2 asked for what cannot be, 130 stopped by Ctrl-C.
     """,
 )
+
+app.add_typer(bench, name="bench")
 
 # ruff: noqa: UP045 - the oldest Typer that we allow reads no `X | None`
 TargetName = Annotated[
@@ -92,7 +92,7 @@ def verify(
     miles-sim verify --scenario my-scenario.yaml --contracts my_contracts/
     miles-sim verify --target miles --python venv/bin/python --json report.json
     """
-    with _honest():
+    with honest():
         from miles_sim import choices
         from miles_sim.verify.baseline import load_baseline
         from miles_sim.verify.run import Run
@@ -147,7 +147,7 @@ def run(
     miles-sim run compaction-summary
     miles-sim run my-scenario.yaml --session v1 --json
     """
-    with _honest():
+    with honest():
         from miles_sim import choices
         from miles_sim.report.case import case_text
         from miles_sim.verify.play import play
@@ -171,7 +171,7 @@ def run(
 @app.command()
 def scenarios(json: AsJson = False) -> None:
     """List the named scenarios."""
-    with _honest():
+    with honest():
         from miles_sim.scenarios import library
 
         found = [library.load(name) for name in library.names()]
@@ -184,7 +184,7 @@ def scenarios(json: AsJson = False) -> None:
 @app.command(name="contracts")
 def list_contracts(folders: Packs = None, json: AsJson = False) -> None:
     """List the contracts: what each promises, how bad a violation is, what a target needs for it."""
-    with _honest():
+    with honest():
         from miles_sim import choices
 
         rules = choices.chosen_rules(folders, None)
@@ -197,7 +197,7 @@ def list_contracts(folders: Packs = None, json: AsJson = False) -> None:
 @app.command()
 def profiles(json: AsJson = False) -> None:
     """List the engine releases whose wire can be spoken."""
-    with _honest():
+    with honest():
         from miles_sim.engine import profiles as known
 
         found = {name: known.load(name) for name in known.names()}
@@ -212,7 +212,7 @@ def schemas(
     name: Annotated[Optional[str], typer.Argument(help="A document kind. Default: list them.")] = None,
 ) -> None:
     """Print the JSON Schema of a document: scenario, ledger, observation, report, baseline."""
-    with _honest():
+    with honest():
         from miles_sim.choices import Impossible
         from miles_sim.verify.schemas import MODELS, text
 
@@ -246,7 +246,7 @@ def serve(
     \b
     miles-sim serve --port 30000 --speculative EAGLE --acceptance 0.8,0.6,0.4
     """
-    with _honest():
+    with honest():
         from miles_sim import choices
 
         chosen = choices.chosen_engine(
@@ -293,41 +293,6 @@ def _root(
 ) -> None:
     """What a run meets stands in its report; the log goes nowhere unless a handler is set."""
     logging.getLogger("miles_sim").addHandler(logging.NullHandler())
-
-
-@contextmanager
-def _honest() -> Iterator[None]:
-    """Errors a person can act on become one line and exit 2, Ctrl-C becomes 130; all else is a fault of ours."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
-    except Exception as error:
-        if not isinstance(error, _ours()):
-            raise
-        typer.echo(f"miles-sim: {error}", err=True)
-        raise typer.Exit(IMPOSSIBLE) from None
-
-
-def _ours() -> tuple[type[Exception], ...]:
-    from miles_sim.choices import Impossible
-    from miles_sim.document import DocumentError
-    from miles_sim.engine.profiles import ProfileError
-    from miles_sim.targets.base import TargetError
-    from miles_sim.targets.catalog import UnknownTargetError
-    from miles_sim.verify.pack import PackError
-    from miles_sim.verify.run import SelectionError
-
-    return (
-        Impossible,
-        DocumentError,
-        ProfileError,
-        TargetError,
-        UnknownTargetError,
-        PackError,
-        SelectionError,
-        OSError,
-    )
 
 
 def _write_report(done: "Run", json: Path | None, quiet: bool) -> None:

@@ -1,0 +1,44 @@
+"""How a command ends: exit codes, and which errors a person can act on."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+HOLDS, VIOLATED, IMPOSSIBLE, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130
+"""Exit codes: all holds; a violation; asked for what cannot be; a fault of miles-sim itself; Ctrl-C."""
+
+
+@contextmanager
+def honest() -> Iterator[None]:
+    """Errors a person can act on become one line and exit 2, Ctrl-C becomes 130; all else is a fault of ours."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except Exception as error:
+        if not isinstance(error, _ours()):
+            raise
+        typer.echo(f"miles-sim: {error}", err=True)
+        raise typer.Exit(IMPOSSIBLE) from None
+
+
+def _ours() -> tuple[type[Exception], ...]:
+    from miles_sim.choices import Impossible
+    from miles_sim.document import DocumentError
+    from miles_sim.engine.profiles import ProfileError
+    from miles_sim.targets.base import TargetError
+    from miles_sim.targets.catalog import UnknownTargetError
+    from miles_sim.verify.pack import PackError
+    from miles_sim.verify.run import SelectionError
+
+    return (
+        Impossible,
+        DocumentError,
+        ProfileError,
+        TargetError,
+        UnknownTargetError,
+        PackError,
+        SelectionError,
+        OSError,
+    )
