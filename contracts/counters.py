@@ -85,6 +85,7 @@ def absent_setting_tolerated(case: Case, rollout: RolloutCase, see: Recorder) ->
     "counters/merge-sums",
     level="meaning",
     needs=_SPEC,
+    after={"counters/collected-when-on"},
     reason="Counters of one turn alone pass for those of the whole sample.",
     source="miles merge_samples; design 6.2",
 )
@@ -99,6 +100,7 @@ def merge_sums(case: Case, rollout: RolloutCase, sample: SampleView, see: Record
     "counters/reaches-driver",
     level="meaning",
     needs=_SPEC,
+    after={"counters/collected-when-on"},
     reason="Counted on the server, lost on the way: the driver's metric stays 0.0 though the engine reports 1.87.",
     source="miles samples codec without spec_info; design 6.2",
 )
@@ -115,6 +117,7 @@ def reaches_driver(case: Case, rollout: RolloutCase, sample: SampleView, see: Re
     "counters/renamed-keys-read",
     level="meaning",
     needs=_SPEC,
+    after={"counters/collected-when-on"},
     reason="Reading a retired spelling gives an accept rate of 0.0 beside a true accept length.",
     source="SGLang renamed the draft counters in 0.5.11 and 0.5.12, the last alias left by 0.5.23; design 6.2",
 )
@@ -133,6 +136,7 @@ def renamed_keys_read(case: Case, rollout: RolloutCase, sample: SampleView, see:
     level="meaning",
     needs=_SPEC,
     severity="should",
+    after={"counters/collected-when-on", "counters/reaches-driver"},
     reason="Accept length is the speed-up of speculative decoding; a wrong one misleads every decision on it.",
     source="SGLang: spec_accept_length = completion_tokens / spec_verify_ct; design 6.2",
 )
@@ -151,6 +155,7 @@ def accept_length_true(case: Case, rollout: RolloutCase, sample: SampleView, see
     level="meaning",
     needs=_SPEC,
     severity="should",
+    after={"counters/collected-when-on", "counters/renamed-keys-read"},
     reason="0.0 says that every draft was refused; nothing counted is another thing.",
     source="SGLang: spec_accept_rate = accepted / proposed drafts; design 6.2",
 )
@@ -169,6 +174,7 @@ def accept_rate_honest(case: Case, rollout: RolloutCase, sample: SampleView, see
     level="meaning",
     needs=_SPEC | {"batch.metrics"},
     severity="should",
+    after={"counters/collected-when-on", "counters/reaches-driver", "counters/renamed-keys-read"},
     reason="Shared turns counted once a leaf, or ratios averaged over samples, move the figure away from the engine's.",
     source="design 6.2; miles metrics average per-sample ratios",
 )
@@ -208,6 +214,7 @@ def prefix_cache_true(case: Case, rollout: RolloutCase, sample: SampleView, see:
     level="meaning",
     needs={"prefix_cache_info", "batch.metrics"},
     severity="should",
+    after={"counters/prefix-cache-true"},
     reason="A turn that two leaves share was asked once; counted twice it raises the hit rate.",
     source="miles PR #2767; design 6.2",
 )
