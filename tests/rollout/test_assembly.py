@@ -163,6 +163,18 @@ def test_drift_anywhere_in_what_a_turn_repeats_is_refused(
         assemble(records, settings=settings, tokenizer=forest.tokenizer, max_seq_len=None)
 
 
+def test_drift_that_only_the_next_prompt_shows_is_refused(forest: Any, settings: RolloutSettings) -> None:
+    first = forest.grow(text="long question")
+    second = forest.grow(first, text="long question")
+    third = forest.grow(second)
+    forest.grow(third)
+    known = len(first.record.prompt_ids) + len(first.output)
+    for at in range(known, len(second.record.prompt_ids)):
+        records = [replace(r, prompt_ids=drifted(r, at)) if r.seq == third.number else r for r in forest.records]
+        with pytest.raises(AssemblyError, match="record 2: prompt_ids: differ from record 1"):
+            assemble(records, settings=settings, tokenizer=forest.tokenizer, max_seq_len=None)
+
+
 def drifted(record: Record, at: int) -> list[int]:
     ids = list(record.prompt_ids)
     ids[at] += 1
