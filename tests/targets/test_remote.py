@@ -16,7 +16,7 @@ FAKE = Path(__file__).with_name("adapters") / "fake.py"
 
 @asynccontextmanager
 async def fake(**options):
-    target = RemoteTarget(sys.executable, adapter=FAKE, **options)
+    target = RemoteTarget(sys.executable, adapter=FAKE, **{"play_timeout": 20, **options})
     try:
         yield target
     finally:
@@ -137,7 +137,7 @@ async def test_a_worker_that_dies_is_named_with_its_last_words_and_the_next_play
         assert await target.play(job("say"), no_agent) == {"rollouts": []}
 
 
-@pytest.mark.parametrize("how", ["hang", "wait"])
+@pytest.mark.parametrize("how", ["hang", "wait", "stop"])
 async def test_a_worker_that_hangs_is_ended_after_the_time_given(how):
     async with fake(play_timeout=0.3) as target:
         await target.describe()

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 import time
 
@@ -37,6 +38,8 @@ class Fake:
         if do == "hang":
             print("about to hang", file=sys.stderr)
             time.sleep(60)  # noqa: ASYNC251 - a target that blocks its loop is the point
+        if do == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
         if do == "wait":
             await asyncio.Event().wait()
         if do == "list":
