@@ -54,7 +54,6 @@ def absent_when_off(case: Case, see: Recorder) -> None:
     "counters/missing-keys-tolerated",
     level="meaning",
     needs=_SPEC,
-    after={"counters/collected-when-on"},
     reason="An engine leaves its speculative keys out of a reply without a verify step; that must not cost a rollout.",
     source="SGLang 0.5.8 and later: no spec_* key where spec_verify_ct is 0",
 )
