@@ -5,6 +5,10 @@ class RolloutError(ValueError):
     """Base of all errors of this package."""
 
 
+class SettingsError(RolloutError):
+    """A setting of the wrong type, or outside what is allowed."""
+
+
 class RolloutIdentityError(RolloutError):
     """A rollout without identity, or two rollouts under one."""
 
@@ -37,6 +41,12 @@ class MessageValidationError(SessionError):
     """A request body or messages that cannot be served."""
 
     status_code = 400
+
+
+class BodyTooLargeError(SessionError):
+    """A request body of more bytes than the server takes."""
+
+    status_code = 413
 
 
 class TruncatedGenerationError(SessionError):

@@ -3,7 +3,10 @@
 import math
 from typing import Any
 
-_PLAIN = (str, bool, int, type(None))
+DEEPEST = 200
+"""Levels of nesting that are let through; orjson writes 254, and a payload wraps values in some of its own."""
+
+_PLAIN = frozenset((str, bool, int, type(None)))
 
 
 def not_json(value: Any, place: str) -> str | None:
@@ -11,22 +14,25 @@ def not_json(value: Any, place: str) -> str | None:
 
     Tuples would come back as lists and number keys as strings; NaN and infinity are no JSON.
     """
-    kind = type(value)
-    if kind in _PLAIN:
-        return None
-    if kind is float:
-        return None if math.isfinite(value) else f"{place}: {value!r} is not a finite number"
-    if kind is list:
-        if all(type(entry) is int for entry in value):
-            return None
-        return _first(not_json(entry, f"{place}[{n}]") for n, entry in enumerate(value))
-    if kind is dict:
-        for key in value:
-            if type(key) is not str:
-                return f"{place}: key {key!r} is {type(key).__name__}, not str"
-        return _first(not_json(entry, f"{place}.{key}") for key, entry in value.items())
-    return f"{place}: {value!r:.80} is {kind.__name__}, not JSON"
-
-
-def _first(faults: Any) -> str | None:
-    return next((fault for fault in faults if fault is not None), None)
+    waiting: list[tuple[Any, str, int]] = [(value, place, 0)]
+    while waiting:
+        value, place, depth = waiting.pop()
+        kind = type(value)
+        if kind in _PLAIN:
+            continue
+        if kind is float:
+            if not math.isfinite(value):
+                return f"{place}: {value!r} is not a finite number"
+        elif depth == DEEPEST:
+            return f"{place}: nested deeper than {DEEPEST} levels"
+        elif kind is list:
+            inner = [(n, entry) for n, entry in enumerate(value) if type(entry) not in _PLAIN]
+            waiting += [(entry, f"{place}[{n}]", depth + 1) for n, entry in reversed(inner)]
+        elif kind is dict:
+            for key in value:
+                if type(key) is not str:
+                    return f"{place}: key {key!r} is {type(key).__name__}, not str"
+            waiting += [(entry, f"{place}.{key}", depth + 1) for key, entry in reversed(value.items())]
+        else:
+            return f"{place}: {value!r:.80} is {kind.__name__}, not JSON"
+    return None

@@ -1,8 +1,11 @@
 """What decides how a rollout is served, assembled and labelled. One object, validated when it is made."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from miles_sim.rollout.errors import SettingsError
 
 MessageMatcher = Callable[[dict[str, Any], dict[str, Any]], bool]
 
@@ -25,13 +28,27 @@ class RolloutSettings:
     """`drop_retries`, `keep_all`, a dotted path, or a function of (samples, session_metadata)."""
     sample_postprocessor: str | Callable[..., Any] = "default"
     """`default`, a dotted path, or a function of (samples, session_metadata)."""
+    tools_change: Literal["branch", "keep"] = "branch"
+    """A request whose tool list is not that of the history it continues. `branch`: it opens a root, so that its list
+    reaches the prompt; v1, which has one root, refuses it. `keep`: the stored prompt stays, as in miles."""
+    template_options: Mapping[str, Any] = field(default_factory=dict)
+    """Keywords for the chat template of every request; a request's own `chat_template_kwargs` go before them."""
+    lora_path: str | None = None
+    """The adapter that each engine request names, whatever the client says; None leaves that to the client."""
     max_nodes: int = 1024
     """Most generations of one session."""
+    session_idle_timeout: float | None = None
+    """Seconds without a request after which a session is closed as abandoned; None: never."""
+    max_body_bytes: int = 64 * 1024 * 1024
+    """Most bytes of one request body; a larger one is 413."""
     request_timeout: float = 600.0
     """Seconds for one engine request."""
     collect_timeout: float = 120.0
     """Seconds for the collect and the delete request, each."""
     routing_replay: bool = False
+    replay_rows: Literal["whole", "additional"] = "whole"
+    """Which routed-experts rows an engine request asks for: all, or only those that the session does not hold yet
+    (miles' way while weights are updated in place)."""
     routed_experts_layers: int = 1
     """Layers in a routed-experts payload: it says no shape of its own."""
     indexer_replay: bool = False
@@ -39,13 +56,31 @@ class RolloutSettings:
     """Sample metadata carries the whole conversation under `messages`."""
 
     def __post_init__(self) -> None:
-        if self.session not in ("v1", "v2"):
-            raise ValueError(f"session: {self.session!r} is not 'v1' or 'v2'")
-        if self.identity not in ("always", "several_leaves"):
-            raise ValueError(f"identity: {self.identity!r} is not 'always' or 'several_leaves'")
-        if self.max_seq_len is not None and self.max_seq_len < 1:
-            raise ValueError(f"max_seq_len: {self.max_seq_len!r} is not at least 1")
-        if self.routed_experts_layers < 1:
-            raise ValueError(f"routed_experts_layers: {self.routed_experts_layers!r} is not at least 1")
-        if self.max_nodes < 1:
-            raise ValueError(f"max_nodes: {self.max_nodes!r} is not at least 1")
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise SettingsError(f"{name}: {getattr(self, name)!r} is not {' or '.join(map(repr, allowed))}")
+        for name, nullable in _COUNTS.items():
+            value = getattr(self, name)
+            if not (value is None and nullable) and (type(value) is not int or value < 1):
+                raise SettingsError(f"{name}: {value!r} is not a whole number of at least 1")
+        for name, nullable in _SECONDS.items():
+            value = getattr(self, name)
+            if not (value is None and nullable) and not _is_duration(value):
+                raise SettingsError(f"{name}: {value!r} is not a number of seconds above 0")
+        if not isinstance(self.template_options, Mapping):
+            raise SettingsError(f"template_options: {self.template_options!r} is not a mapping")
+
+
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "session": ("v1", "v2"),
+    "identity": ("always", "several_leaves"),
+    "tools_change": ("branch", "keep"),
+    "replay_rows": ("whole", "additional"),
+}
+_COUNTS = {"max_seq_len": True, "max_nodes": False, "max_body_bytes": False, "routed_experts_layers": False}
+"""Whether each may be None."""
+_SECONDS = {"request_timeout": False, "collect_timeout": False, "session_idle_timeout": True}
+
+
+def _is_duration(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf

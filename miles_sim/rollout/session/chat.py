@@ -31,24 +31,26 @@ class ChatRequest:
     fields: Mapping[str, Any]
     """All else that the engine is to get."""
 
-    def engine_body(self, messages: Sequence[Mapping[str, Any]], prompt_ids: Sequence[int]) -> dict[str, Any]:
+    def engine_body(
+        self, messages: Sequence[Mapping[str, Any]], prompt_ids: Sequence[int], offsets: Mapping[str, int]
+    ) -> dict[str, Any]:
         """The body for the engine: `prompt_ids` decide, `messages` are the same conversation in words."""
-        return {**self.fields, "messages": list(messages), "input_ids": list(prompt_ids)}
+        return {**self.fields, **offsets, "messages": list(messages), "input_ids": list(prompt_ids)}
 
 
 def read_chat(body: bytes, settings: RolloutSettings) -> ChatRequest:
     """The request in `body`; `MessageValidationError` names what is wrong with it."""
     fields = read_object(body)
     messages = _messages(fields.pop("messages", None))
-    options = fields.pop("chat_template_kwargs", None)
-    if options is not None and not isinstance(options, dict):
-        raise MessageValidationError(f"chat_template_kwargs: {_kind(options)}, not an object")
+    options = _template_options(fields, settings)
     tools = fields.get("tools")
     if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
         raise MessageValidationError(f"tools: {_kind(tools)}, not a list of objects")
     if fields.get("n") not in (None, 1) or isinstance(fields.get("n"), bool):
         raise MessageValidationError(f"n: {fields['n']!r}; a session records one choice a request, so only 1")
-    stream = bool(fields.get("stream"))
+    stream = fields.get("stream")
+    if not isinstance(stream, bool | None):
+        raise MessageValidationError(f"stream: {stream!r} is not true or false")
     for name in _NEVER_SENT:
         fields.pop(name, None)
     # Set whatever the client says: without these the reply cannot be recorded.
@@ -59,7 +61,11 @@ def read_chat(body: bytes, settings: RolloutSettings) -> ChatRequest:
         fields["return_routed_experts"] = True
     if settings.indexer_replay:
         fields["return_indexer_topk"] = True
-    return ChatRequest(messages=messages, tools=tools, template_options=options or {}, stream=stream, fields=fields)
+    if settings.lora_path is not None:
+        fields["lora_path"] = settings.lora_path
+    return ChatRequest(
+        messages=messages, tools=tools or None, template_options=options, stream=bool(stream), fields=fields
+    )
 
 
 def read_object(body: bytes) -> dict[str, Any]:
@@ -71,6 +77,17 @@ def read_object(body: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise MessageValidationError(f"body: {_kind(found)}, not an object")
     return found
+
+
+def _template_options(fields: dict[str, Any], settings: RolloutSettings) -> dict[str, Any]:
+    """Keywords for the template: the settings', `reasoning_effort` as SGLang hands it on, then the request's own."""
+    own = fields.pop("chat_template_kwargs", None)
+    if own is not None and not isinstance(own, dict):
+        raise MessageValidationError(f"chat_template_kwargs: {_kind(own)}, not an object")
+    effort = fields.get("reasoning_effort")
+    if effort is not None and not isinstance(effort, str):
+        raise MessageValidationError(f"reasoning_effort: {_kind(effort)}, not a string")
+    return {**settings.template_options, **({} if effort is None else {"reasoning_effort": effort}), **(own or {})}
 
 
 def _messages(value: Any) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from miles_sim.rollout.errors import UpstreamResponseError
+from miles_sim.rollout.plain import not_json
 
 FINISH_REASONS = ("stop", "tool_calls", "length", "abort")
 LARGEST_LOGPROB = 1e-6
@@ -32,7 +33,8 @@ class Completion:
 
 def read_completion(body: bytes, *, prompt_tokens: int) -> Completion:
     """The generation in `body`, asked with `prompt_tokens` ids; else `UpstreamResponseError`."""
-    response = _object(_json(body), "body")
+    found, strict = _json(body)
+    response = _object(found, "body")
     choices = response.get("choices")
     if not isinstance(choices, list) or len(choices) != 1:
         raise UpstreamResponseError(f"choices: {_short(choices)} is not a list of exactly one")
@@ -47,24 +49,28 @@ def read_completion(body: bytes, *, prompt_tokens: int) -> Completion:
     meta_info = _object(choice["meta_info"], "choices[0].meta_info")
     _check_prompt(meta_info, response.get("usage"), prompt_tokens)
     output_ids, log_probs = _sampled(meta_info)
+    message, finish_reason = _message(choice.get("message")), _finish_reason(choice.get("finish_reason"))
+    if not strict:
+        raise UpstreamResponseError(f"body: not JSON: {not_json(found, 'body') or 'it cannot be sent on'}")
     return Completion(
         response=response,
         response_id=response_id,
-        message=_message(choice.get("message")),
-        finish_reason=_finish_reason(choice.get("finish_reason")),
+        message=message,
+        finish_reason=finish_reason,
         meta_info=meta_info,
         output_ids=output_ids,
         log_probs=log_probs,
     )
 
 
-def _json(body: bytes) -> Any:
+def _json(body: bytes) -> tuple[Any, bool]:
+    """What `body` spells, and whether it is JSON to the letter."""
     try:
-        return orjson.loads(body)
+        return orjson.loads(body), True
     except orjson.JSONDecodeError:
         pass
     try:
-        return json.loads(body)  # lets NaN and Infinity through, so that they are refused by their field's name
+        return json.loads(body), False  # lets NaN and Infinity through, so that they are refused by their field's name
     except (ValueError, RecursionError) as error:
         raise UpstreamResponseError(f"body: not JSON: {error}") from error
 

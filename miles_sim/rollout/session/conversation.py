@@ -12,6 +12,8 @@ from miles_sim.rollout.errors import MessageValidationError, TokenizationError, 
 from miles_sim.rollout.record import Record
 from miles_sim.rollout.session.chat import ChatRequest
 from miles_sim.rollout.session.completion import Completion
+from miles_sim.rollout.session_metadata import all_ids
+from miles_sim.rollout.settings import RolloutSettings
 from miles_sim.tokenizer import ChatTokenizer
 
 Messages = Sequence[Mapping[str, Any]]
@@ -28,6 +30,8 @@ class Position:
     prompt_ids: Sequence[int]
     tools: Messages | None
     template_options: Mapping[str, Any]
+    offsets: Mapping[str, int]
+    """First replay rows that the engine is asked for, under the request field's name; empty: from the first on."""
     commits: int
     """How many commits the session had seen."""
     requested_at: float
@@ -68,21 +72,22 @@ def history(record: Record) -> Messages:
     return (*record.request_messages, record.message)
 
 
-def ids(record: Record) -> list[int]:
-    """Prompt and reply of a record, the prefix of all that continues it."""
-    return [*record.prompt_ids, *record.output_ids]
-
-
 def place(
-    asked: ChatRequest, base: Record | None, *, tokenizer: ChatTokenizer, commits: int, requested_at: float
+    asked: ChatRequest,
+    base: Record | None,
+    *,
+    settings: RolloutSettings,
+    tokenizer: ChatTokenizer,
+    commits: int,
+    requested_at: float,
 ) -> Position:
     """The position of `asked` behind `base`, whose history its first messages are known to match."""
     if base is None:
         messages, tail = asked.messages, asked.messages
     else:
-        stored = history(base)
-        tail = asked.messages[len(stored) :]
-        messages = (*stored, *tail)
+        before = history(base)
+        tail = asked.messages[len(before) :]
+        messages = (*before, *tail)
         if base.finish_reason == "length":
             raise TruncatedGenerationError(
                 f"messages: continue generation {base.seq}, which ended with finish_reason 'length'; "
@@ -92,32 +97,50 @@ def place(
             raise MessageValidationError(
                 f"messages: end with the reply of generation {base.seq}; at least one message must follow it"
             )
+    stored = [] if base is None else all_ids(base)
+    prompt_ids = _prompt_ids(asked, stored, tail, tokenizer)
     return Position(
         base=base,
         messages=messages,
-        prompt_ids=_prompt_ids(asked, base, tail, tokenizer),
+        prompt_ids=prompt_ids,
         tools=asked.tools,
         template_options=asked.template_options,
+        offsets=_offsets(base, stored, prompt_ids, settings),
         commits=commits,
         requested_at=requested_at,
     )
 
 
-def _prompt_ids(asked: ChatRequest, base: Record | None, tail: Messages, tokenizer: ChatTokenizer) -> list[int]:
-    stored = [] if base is None else ids(base)
+def _prompt_ids(asked: ChatRequest, stored: list[int], tail: Messages, tokenizer: ChatTokenizer) -> list[int]:
     options: dict[str, Any] = {"tools": asked.tools, "template_options": asked.template_options}
     try:
-        prompt = tokenizer.render(tail, **options) if base is None else tokenizer.extend(stored, tail, **options)
+        prompt = tokenizer.extend(stored, tail, **options) if stored else tokenizer.render(tail, **options)
     except Exception as error:  # templates are code of others, and what they raise on a bad message is theirs
         raise MessageValidationError(f"messages: the chat template refuses them: {error}") from error
     kept = max(0, len(stored) - tokenizer.max_trim_tokens)
     if prompt[:kept] != stored[:kept]:
-        first = next((i for i in range(kept) if i >= len(prompt) or prompt[i] != stored[i]), kept)
         raise TokenizationError(
-            f"input_ids[{first}]: differ from the {len(stored)} stored ids; "
+            f"input_ids[{_common(prompt, stored)}]: differ from the {len(stored)} stored ids; "
             f"only the last {tokenizer.max_trim_tokens} may give way"
         )
     return prompt
+
+
+def _offsets(
+    base: Record | None, stored: Sequence[int], prompt: Sequence[int], settings: RolloutSettings
+) -> dict[str, int]:
+    """Rows that the base's engine reply told already are not asked for again: those of ids that stay as they are."""
+    held = base is not None and base.meta_info.get("routed_experts") is not None
+    if not settings.routing_replay or settings.replay_rows == "whole":
+        return {}
+    return {"routed_experts_start_len": min(len(stored) - 1, _common(prompt, stored)) if held else 0}
+
+
+def _common(a: Sequence[int], b: Sequence[int]) -> int:
+    """Length of the common prefix."""
+    if a[: len(b)] == b:
+        return len(b)
+    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def record(
@@ -142,5 +165,5 @@ def record(
         tools=position.tools,
         requested_at=position.requested_at,
         committed_at=committed_at,
-        request_options=dict(position.template_options),
+        request_options={**position.template_options, **position.offsets},
     )

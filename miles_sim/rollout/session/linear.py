@@ -8,7 +8,8 @@ from miles_sim.rollout.record import Record
 from miles_sim.rollout.session.chat import ChatRequest
 from miles_sim.rollout.session.completion import Completion
 from miles_sim.rollout.session.conversation import Commit, Position, history, place, record
-from miles_sim.rollout.session.matching import Matcher, Message, differing, same_reply
+from miles_sim.rollout.session.matching import Matcher, Message, differing, same_reply, same_tools
+from miles_sim.rollout.settings import RolloutSettings
 from miles_sim.tokenizer import ChatTokenizer
 
 MOST_TAKEN_BACK = 1
@@ -18,10 +19,10 @@ MOST_TAKEN_BACK = 1
 class LinearConversation:
     """Generations in a row. A request is refused while another is under way: one of the two answers would be lost."""
 
-    def __init__(self, tokenizer: ChatTokenizer, matcher: Matcher, *, max_nodes: int) -> None:
+    def __init__(self, settings: RolloutSettings, tokenizer: ChatTokenizer, matcher: Matcher) -> None:
+        self._settings = settings
         self._tokenizer = tokenizer
         self._matcher = matcher
-        self._max_nodes = max_nodes
         self._commits: list[Commit] = []
         self._count = 0
         self._under_way: Position | None = None
@@ -34,10 +35,23 @@ class LinearConversation:
                 "a linear session serves one at a time"
             )
         kept = self._kept(asked.messages)
-        if kept >= self._max_nodes:
-            raise NodeLimitError(f"max_nodes: the session holds {kept} generations, of {self._max_nodes} at most")
+        limit = self._settings.max_nodes
+        if kept >= limit:
+            raise NodeLimitError(f"max_nodes: the session holds {kept} generations, of {limit} at most")
         base = self._commits[kept - 1].record if kept else None
-        self._under_way = place(asked, base, tokenizer=self._tokenizer, commits=self._count, requested_at=requested_at)
+        if base is not None and self._settings.tools_change == "branch" and not same_tools(base.tools, asked.tools):
+            raise MessageValidationError(
+                f"tools: not those that generation {base.seq} was asked with, and a linear session has no other prompt "
+                "for them; send the same list, or set tools_change='keep'"
+            )
+        self._under_way = place(
+            asked,
+            base,
+            settings=self._settings,
+            tokenizer=self._tokenizer,
+            commits=self._count,
+            requested_at=requested_at,
+        )
         return self._under_way
 
     def commit(self, position: Position, request: Mapping[str, Any], completion: Completion, *, at: float) -> Record:

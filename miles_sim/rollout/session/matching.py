@@ -6,11 +6,13 @@ indexed, and finding a request's place costs its own length. An own matcher is a
 
 import inspect
 import json
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from importlib import import_module
 from typing import Any
+
+import orjson
 
 from miles_sim.rollout.errors import MatcherError
 from miles_sim.rollout.settings import MessageMatcher
@@ -115,6 +117,15 @@ def same_reply(stored: Message, replayed: Message) -> bool:
     left, right = _fields(stored), _fields(replayed)
     said = (left[1], left[3])
     return said != (None, None) and left[0] == right[0] and said == (right[1], right[3])
+
+
+def tools_key(tools: Sequence[Mapping[str, Any]] | None) -> bytes:
+    """Equal for tool lists that say the same; the order of keys is free, that of tools is not. No list: empty."""
+    return orjson.dumps(tools, option=orjson.OPT_SORT_KEYS) if tools else b""
+
+
+def same_tools(a: Sequence[Mapping[str, Any]] | None, b: Sequence[Mapping[str, Any]] | None) -> bool:
+    return tools_key(a) == tools_key(b)
 
 
 def _fields(message: Message) -> tuple[Any, ...]:

@@ -2,16 +2,15 @@
 
 import asyncio
 import time
-import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 import orjson
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -21,37 +20,25 @@ from miles_sim.rollout.errors import (
     MessageValidationError,
     RolloutError,
     SessionError,
-    SessionNotFoundError,
 )
 from miles_sim.rollout.record import Record
 from miles_sim.rollout.session.answer import completed, json_response, passed_through
-from miles_sim.rollout.session.chat import read_chat, read_object
+from miles_sim.rollout.session.body import read_body
+from miles_sim.rollout.session.chat import ChatRequest, read_chat, read_object
 from miles_sim.rollout.session.completion import read_completion
-from miles_sim.rollout.session.conversation import Commit, Conversation, ids
+from miles_sim.rollout.session.conversation import Commit, Conversation, Position
 from miles_sim.rollout.session.headers import to_engine
 from miles_sim.rollout.session.linear import LinearConversation
 from miles_sim.rollout.session.matching import resolve
-from miles_sim.rollout.session.tree import TreeConversation, tree_metadata
+from miles_sim.rollout.session.registry import Session, Sessions
+from miles_sim.rollout.session.tree import TreeConversation
 from miles_sim.rollout.session.upstream import Answer, Call, Upstream
+from miles_sim.rollout.session_metadata import session_metadata
 from miles_sim.rollout.settings import RolloutSettings
 from miles_sim.tokenizer import ChatTokenizer
 
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _CHAT = "v1/chat/completions"
-
-
-@dataclass(frozen=True, eq=False)
-class _Session:
-    id: str
-    conversation: Conversation
-    closed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def not_found(self) -> SessionNotFoundError:
-        return SessionNotFoundError(f"session_id: {self.id!r} is no open session")
-
-    async def until_closed(self) -> SessionError:
-        await self.closed.wait()
-        return self.not_found()
 
 
 class SessionServer:
@@ -60,6 +47,9 @@ class SessionServer:
     Routes: GET `/health`; POST `/sessions`; GET and DELETE `/sessions/{id}`; POST `/sessions/{id}/samples` and
     `/sessions/{id}/v1/chat/completions`; all else under `/sessions/{id}/` goes to the engine unrecorded. An error is
     `{"error": text}` under the status of its type; assembly errors are 422.
+
+    `engine_url`: without a trailing path. `transport`: where requests to it go, the caller's to close; None: real
+    connections. `instance_id`: told by `/health`, for those who run several servers.
     """
 
     def __init__(
@@ -69,11 +59,13 @@ class SessionServer:
         engine_url: str,
         *,
         transport: httpx.AsyncBaseTransport | None = None,
+        instance_id: str | None = None,
     ) -> None:
         self._settings = settings
         self._tokenizer = tokenizer
         self._matcher = resolve(settings.message_matcher)
-        self._sessions: dict[str, _Session] = {}
+        self._instance_id = instance_id
+        self._sessions = Sessions(self._conversation, idle_timeout=settings.session_idle_timeout)
         self._upstream = Upstream(engine_url, request_timeout=settings.request_timeout, transport=transport)
         self.requests_open = 0
         """Requests that wait for the engine."""
@@ -87,100 +79,94 @@ class SessionServer:
                 Route("/sessions/{id}/samples", self._samples, methods=["POST"]),
                 Route("/sessions/{id}/{path:path}", self._proxy, methods=_METHODS),
             ],
-            exception_handlers={RolloutError: _refused},
+            exception_handlers={RolloutError: _refused, HTTPException: _no_route, Exception: _broken},
             lifespan=self._lifespan,
         )
 
     @property
     def sessions_open(self) -> int:
-        """Sessions created and not deleted."""
+        """Sessions created and neither deleted nor expired."""
         return len(self._sessions)
 
     async def aclose(self) -> None:
         """Close all sessions and connections; requests under way are answered 404."""
-        for session in list(self._sessions.values()):
-            self._close(session)
+        self._sessions.close_all()
         await self._upstream.aclose()
 
     async def _health(self, request: Request) -> Response:
-        return json_response({"status": "ok"})
+        instance = {} if self._instance_id is None else {"session_server_instance_id": self._instance_id}
+        return json_response({"status": "ok", **instance})
 
     async def _create(self, request: Request) -> Response:
-        session = _Session(id=uuid.uuid4().hex, conversation=self._conversation())
-        self._sessions[session.id] = session
-        return json_response({"session_id": session.id})
+        return json_response({"session_id": self._sessions.create().id})
 
     async def _show(self, request: Request) -> Response:
-        session = self._session(request)
-        commits = session.conversation.commits()
-        metadata: dict[str, Any] = {
-            "max_trim_tokens": self._tokenizer.max_trim_tokens,
-            "accumulated_token_ids": ids(commits[-1].record) if commits else [],
-        }
-        if self._settings.session == "v2":
-            metadata["tree"] = tree_metadata([commit.record for commit in commits])
-        return json_response(
-            {"session_id": session.id, "records": [_dump(commit) for commit in commits], "metadata": metadata}
-        )
+        with self._sessions.used(request.path_params["id"]) as session:
+            commits = session.conversation.commits()
+            metadata = session_metadata(
+                [commit.record for commit in commits],
+                session=self._settings.session,
+                max_trim_tokens=self._tokenizer.max_trim_tokens,
+            )
+            records = [_dump(commit) for commit in commits]
+            return json_response({"session_id": session.id, "records": records, "metadata": metadata})
 
     async def _delete(self, request: Request) -> Response:
-        self._close(self._session(request))
+        self._sessions.close(self._sessions.get(request.path_params["id"]))
         return Response(status_code=204)
 
     async def _chat(self, request: Request) -> Response:
         requested_at = time.time()
-        body = await request.body()
-        session = self._session(request)
-        asked = read_chat(body, self._settings)
-        position = session.conversation.position(asked, requested_at=requested_at)
-        try:
-            sent = asked.engine_body(position.messages, position.prompt_ids)
-            answer = await self._send(request, session, _CHAT, orjson.dumps(sent))
-            if session.closed.is_set():
-                raise session.not_found()
-            if answer.status_code != 200:
-                return passed_through(answer)
-            completion = read_completion(answer.body, prompt_tokens=len(position.prompt_ids))
-            session.conversation.commit(position, sent, completion, at=time.time())
-        finally:
-            session.conversation.release(position)
-        return completed(answer, completion.response, stream=asked.stream)
+        async with self._body(request) as (session, body):
+            asked = read_chat(body, self._settings)
+            position = _positioned(session, asked, requested_at=requested_at)
+            try:
+                sent = asked.engine_body(position.messages, position.prompt_ids, position.offsets)
+                answer = await self._send(request, session, _CHAT, _encoded(sent))
+                if session.closed.is_set():
+                    raise session.not_found()
+                if answer.status_code != 200:
+                    return passed_through(answer)
+                completion = read_completion(answer.body, prompt_tokens=len(position.prompt_ids))
+                session.conversation.commit(position, sent, completion, at=time.time())
+            finally:
+                session.conversation.release(position)
+            return completed(answer, completion.response, stream=asked.stream)
 
     async def _samples(self, request: Request) -> Response:
-        body = await request.body()
-        session = self._session(request)
-        asked = read_object(body) if body else {}
-        max_seq_len = asked.get("max_seq_len", self._settings.max_seq_len)
-        if max_seq_len is not None and (type(max_seq_len) is not int or max_seq_len < 1):
-            raise MessageValidationError(f"max_seq_len: {max_seq_len!r} is not null or an integer of 1 or more")
-        metadata = asked.get("metadata")
-        if not isinstance(metadata, dict | None):
-            raise MessageValidationError(f"metadata: {type(metadata).__name__}, not an object")
-        records = tuple(commit.record for commit in session.conversation.commits())
-        payload = await asyncio.to_thread(self._assembled, records, max_seq_len, metadata)
-        return Response(payload, media_type="application/octet-stream")
+        async with self._body(request) as (session, body):
+            asked = read_object(body) if body else {}
+            if unknown := sorted(set(asked) - {"max_seq_len", "metadata"}):
+                raise MessageValidationError(f"{unknown[0]}: not one of max_seq_len, metadata")
+            max_seq_len = asked.get("max_seq_len", self._settings.max_seq_len)
+            if max_seq_len is not None and (type(max_seq_len) is not int or max_seq_len < 1):
+                raise MessageValidationError(f"max_seq_len: {max_seq_len!r} is not null or an integer of 1 or more")
+            metadata = asked.get("metadata")
+            if not isinstance(metadata, dict | None):
+                raise MessageValidationError(f"metadata: {type(metadata).__name__}, not an object")
+            records = tuple(commit.record for commit in session.conversation.commits())
+            payload = await asyncio.to_thread(self._assembled, records, max_seq_len, metadata)
+            return Response(payload, media_type="application/octet-stream")
 
     async def _proxy(self, request: Request) -> Response:
-        body = await request.body()
-        path = quote(request.path_params["path"], safe="/:@!$&'()*+,;=~")
-        return passed_through(await self._send(request, self._session(request), path, body))
+        async with self._body(request) as (session, body):
+            path = quote(request.path_params["path"], safe="/:@!$&'()*+,;=~")
+            return passed_through(await self._send(request, session, path, body))
 
-    def _session(self, request: Request) -> _Session:
-        name = request.path_params["id"]
-        session = self._sessions.get(name)
-        if session is None:
-            raise SessionNotFoundError(f"session_id: {name!r} is no open session")
-        return session
-
-    def _close(self, session: _Session) -> None:
-        self._sessions.pop(session.id, None)
-        session.closed.set()
+    @asynccontextmanager
+    async def _body(self, request: Request) -> AsyncIterator[tuple[Session, bytes]]:
+        """The session that a request names, open still when the body is there, and that body."""
+        with self._sessions.used(request.path_params["id"]) as session:
+            body = await read_body(request, limit=self._settings.max_body_bytes)
+            if session.closed.is_set():
+                raise session.not_found()
+            yield session, body
 
     def _conversation(self) -> Conversation:
         kind = TreeConversation if self._settings.session == "v2" else LinearConversation
-        return kind(self._tokenizer, self._matcher, max_nodes=self._settings.max_nodes)
+        return kind(self._settings, self._tokenizer, self._matcher)
 
-    async def _send(self, request: Request, session: _Session, path: str, body: bytes) -> Answer:
+    async def _send(self, request: Request, session: Session, path: str, body: bytes) -> Answer:
         headers = to_engine(request.headers.items(), routing_key=session.id)
         call = Call(request.method, path, request.url.query, headers, body)
         with self._counted():
@@ -224,9 +210,36 @@ async def _until_gone(request: Request) -> SessionError:
     return ClientGoneError("client: left while its request was under way")
 
 
+def _positioned(session: Session, asked: ChatRequest, *, requested_at: float) -> Position:
+    try:
+        return session.conversation.position(asked, requested_at=requested_at)
+    except RecursionError:
+        raise MessageValidationError("messages: nested too deeply") from None
+
+
+def _encoded(sent: Mapping[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(sent)
+    except orjson.JSONEncodeError as error:  # it reads deeper nesting than it writes
+        raise MessageValidationError(f"body: cannot be sent on: {error}") from None
+
+
 async def _refused(request: Request, error: Exception) -> Response:
     status_code = error.status_code if isinstance(error, SessionError) else 422
     return json_response({"error": str(error)}, status_code=status_code)
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    status_code, headers = (error.status_code, error.headers) if isinstance(error, HTTPException) else (500, None)
+    text = f"{request.method} {request.url.path}: {'no such route' if status_code == 404 else 'not allowed'}"
+    response = json_response({"error": text}, status_code=status_code)
+    response.headers.update(headers or {})
+    return response
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    """A fault of our own, or of a tokenizer; the server logs it, too."""
+    return json_response({"error": f"internal: {type(error).__name__}: {error}"}, status_code=500)
 
 
 def _dump(commit: Commit) -> Mapping[str, Any]:

@@ -9,8 +9,9 @@ from miles_sim.rollout.record import Record
 from miles_sim.rollout.session.chat import ChatRequest
 from miles_sim.rollout.session.completion import Completion
 from miles_sim.rollout.session.conversation import Commit, Position, place, record
-from miles_sim.rollout.session.matching import Matcher
-from miles_sim.rollout.session.paths import Spot, paths
+from miles_sim.rollout.session.matching import Matcher, tools_key
+from miles_sim.rollout.session.paths import Paths, Spot, paths
+from miles_sim.rollout.settings import RolloutSettings
 from miles_sim.tokenizer import ChatTokenizer
 
 
@@ -27,25 +28,33 @@ class _Node:
 class TreeConversation:
     """Generations as a forest. Nothing is ever taken back, and any number of requests may be under way."""
 
-    def __init__(self, tokenizer: ChatTokenizer, matcher: Matcher, *, max_nodes: int) -> None:
+    def __init__(self, settings: RolloutSettings, tokenizer: ChatTokenizer, matcher: Matcher) -> None:
+        self._settings = settings
         self._tokenizer = tokenizer
-        self._max_nodes = max_nodes
+        self._matcher = matcher
         self._nodes: list[_Node] = []
         self._roots: list[int] = []
-        self._paths = paths(matcher)
+        self._paths: dict[bytes, Paths] = {}
         self._under_way: set[Position] = set()
 
     def position(self, asked: ChatRequest, *, requested_at: float) -> Position:
         """Behind the deepest node whose whole history the request begins with, of equals the latest; else a root."""
         held = len(self._nodes) + len(self._under_way)
-        if held >= self._max_nodes:
+        if held >= self._settings.max_nodes:
             raise NodeLimitError(
                 f"max_nodes: the session holds {len(self._nodes)} generations and {len(self._under_way)} requests "
-                f"under way, of {self._max_nodes} at most; is history replayed as it was?"
+                f"under way, of {self._settings.max_nodes} at most; is history replayed as it was?"
             )
-        spot = self._paths.find(asked.messages)
+        spot = self._paths_of(asked.tools).find(asked.messages)
         base = None if spot is None or spot.ends is None else self._nodes[spot.ends].commit.record
-        position = place(asked, base, tokenizer=self._tokenizer, commits=len(self._nodes), requested_at=requested_at)
+        position = place(
+            asked,
+            base,
+            settings=self._settings,
+            tokenizer=self._tokenizer,
+            commits=len(self._nodes),
+            requested_at=requested_at,
+        )
         self._under_way.add(position)
         return position
 
@@ -54,11 +63,12 @@ class TreeConversation:
         seq = len(self._nodes)
         made = record(position, completion, seq=seq, committed_at=at)
         base = None if position.base is None else self._nodes[position.base.seq]
-        start = self._paths.root if base is None else base.spot
+        known = self._paths_of(position.tools)
+        start = known.root if base is None else base.spot
         siblings = self._roots if base is None else base.children
         node = _Node(
             commit=Commit(record=made, request=request, response=completion.response),
-            spot=self._paths.add(start, (*position.messages[start.depth :], made.message), seq),
+            spot=known.add(start, (*position.messages[start.depth :], made.message), seq),
         )
         self._nodes.append(node)
         self._mark_twins(node, siblings, since=position.commits)
@@ -70,6 +80,13 @@ class TreeConversation:
 
     def commits(self) -> Sequence[Commit]:
         return tuple(_marked(node) for node in self._nodes)
+
+    def _paths_of(self, tools: Sequence[Mapping[str, Any]] | None) -> Paths:
+        """Histories that a request with these tools may continue: all, or those whose prompt has the same tools."""
+        key = tools_key(tools) if self._settings.tools_change == "branch" else b""
+        if key not in self._paths:
+            self._paths[key] = paths(self._matcher)
+        return self._paths[key]
 
     def _mark_twins(self, node: _Node, siblings: Sequence[int], *, since: int) -> None:
         """Siblings committed since the request was positioned ran beside it."""
@@ -84,37 +101,3 @@ def _marked(node: _Node) -> Commit:
     if not node.twins:
         return node.commit
     return replace(node.commit, record=replace(node.commit.record, concurrent_with=frozenset(node.twins)))
-
-
-def tree_metadata(records: Sequence[Record]) -> dict[str, Any]:
-    """Nodes and leaves of a session in miles' shape: `id`, `parent`, `seq`, `truncated`, … in commit order."""
-    parent = {made.seq: made.parent for made in records}
-    inner = set(parent.values())
-    leaves = [made.seq for made in records if made.seq not in inner]
-    return {
-        "nodes": [_row(made) for made in records],
-        "leaves": [{"node_id": leaf, "path_node_ids": _path(leaf, parent)} for leaf in leaves],
-    }
-
-
-def _path(leaf: int, parent: Mapping[int, int | None]) -> list[int]:
-    found: list[int] = []
-    at: int | None = leaf
-    while at is not None:
-        found.append(at)
-        at = parent[at]
-    return found[::-1]
-
-
-def _row(made: Record) -> dict[str, Any]:
-    total = len(made.prompt_ids) + len(made.output_ids)
-    return {
-        "id": made.seq,
-        "parent": made.parent,
-        "seq": made.seq,
-        "truncated": made.finish_reason == "length",
-        "committed_at": made.committed_at,
-        "completion_span": [len(made.prompt_ids), total],
-        "num_tokens": total,
-        "response_id": made.response_id,
-    }

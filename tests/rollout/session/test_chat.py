@@ -56,7 +56,7 @@ def test_a_field_that_cannot_be_served_is_refused_by_name(fields: dict[str, Any]
 
 def test_what_recording_needs_is_set_whatever_the_client_says() -> None:
     asked = read(logprobs=False, return_meta_info=False, no_stop_trim=True, n=None, temperature=0.5)
-    body = asked.engine_body([USER], [1, 2])
+    body = asked.engine_body([USER], [1, 2], {})
     assert body == {
         "messages": [USER],
         "input_ids": [1, 2],
@@ -77,7 +77,7 @@ def test_the_engine_is_never_asked_to_stream_or_to_start_logprobs_or_replay_rows
         input_ids=[9],
     )
     assert asked.stream
-    body = asked.engine_body([USER], [1])
+    body = asked.engine_body([USER], [1], {})
     assert body["input_ids"] == [1]
     assert not {"stream", "stream_options", "logprob_start_len", "routed_experts_start_len"} & set(body)
 

@@ -37,7 +37,7 @@ class Play:
         self.deleted = False
 
     def records(self) -> list[Record]:
-        session = self.server._sessions.get(self.session)
+        session = self.server._sessions._open.get(self.session)
         return [] if session is None else [commit.record for commit in session.conversation.commits()]
 
     async def ask(self, which: int, text: str) -> None:

@@ -13,7 +13,7 @@ async def v2(opened: Any) -> Any:
 
 
 def records(sessions: Any) -> list[Record]:
-    return [c.record for c in sessions.server._sessions[sessions.session].conversation.commits()]
+    return [c.record for c in sessions.server._sessions.get(sessions.session).conversation.commits()]
 
 
 async def shape(sessions: Any) -> list[tuple[int, int | None]]:
