@@ -6,6 +6,7 @@ Checks take their expectations from here, never from the code under contract.
 from typing import Any
 
 from miles_sim.document import Document
+from miles_sim.rows import RowsTruth
 
 
 class SpecTruth(Document):
@@ -17,6 +18,14 @@ class SpecTruth(Document):
     verify_ct: int
     histogram: tuple[int, ...]
     """Entry k: verify steps that accepted exactly k drafts; no trailing zeros."""
+
+
+class WeightSpan(Document):
+    """Sampled ids `start` (included) to `end` (not included) of one generation, all by one version of the weights."""
+
+    version: str
+    start: int
+    end: int
 
 
 class Generation(Document):
@@ -36,8 +45,19 @@ class Generation(Document):
     """As `/generate` gives it: `{"type": "stop", "matched": …}` and so on."""
     cached_tokens: int
     weight_version: str
+    """Of the last sampled id; where none was sampled, the engine's at the end."""
+    weight_versions: tuple[WeightSpan, ...] = ()
+    """In order, without gaps or overlaps. Empty: `weight_version` for all."""
+    retractions: int = 0
+    """How often it was taken off the device and started again from what it had."""
+    lora: str | None = None
+    """Name of the adapter."""
     spec: SpecTruth | None
     """None without speculative decoding; all zero where no verify step ran."""
+    routed_experts: RowsTruth | None = None
+    """With prompt and output ids (`rows.rows`): the experts of each transition; None for a model without."""
+    indexer_topk: RowsTruth | None = None
+    """As `routed_experts`, for the positions that an attention indexer chose."""
 
 
 class Turn(Document):

@@ -1,38 +1,110 @@
-"""Time that passes for the work done, never for the wall: the same request always took the same time."""
+"""Time for the work done, in whole microseconds: modelled, and waited for only where a real clock is asked for."""
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from pydantic import Field
+
+from miles_sim.document import Document
 
 EPOCH = 1_767_225_600
-"""Unix seconds (2026-01-01) at which every request is said to have arrived."""
+"""Unix seconds (2026-01-01) at which every request is said to have arrived: no wall clock reaches an answer."""
+MICRO = 1_000_000
 
 
-@dataclass(frozen=True)
-class Pace:
-    """Seconds for each kind of work."""
+class Latency(Document):
+    """Seconds for each kind of work, and whose clock they pass on. There is no jitter."""
 
-    request: float = 0.01
-    prefill_token: float = 0.000_1
-    decode_step: float = 0.01
-    """One forward pass that gives an id, or, with speculative decoding, one verify step."""
+    clock: Literal["off", "virtual", "real"] = "off"
+    """`off`: a request is done as soon as it is there; the figures it is answered with follow the same model.
+    `virtual`: forward passes alternate with whatever else the event loop has to do, and take no real time.
+    `real`: they take the time they say."""
+    request: float = Field(default=0.01, ge=0, le=3600)
+    """For a request as such, before its prefill."""
+    prefill_token: float = Field(default=0.000_1, ge=0, le=3600)
+    """For each prompt id that is not cached."""
+    decode_step: float = Field(default=0.01, ge=0, le=3600)
+    """For one forward pass that gives an id or, with speculative decoding, one verify step."""
+
+    def prefill(self, tokens: int) -> int:
+        """Microseconds from the start of a request to its first id, with that many ids to run."""
+        return round((self.request + tokens * self.prefill_token) * MICRO)
+
+    def decode(self, steps: int) -> int:
+        """Microseconds for that many steps after the first id."""
+        return round(steps * self.decode_step * MICRO)
 
 
 @dataclass(frozen=True)
 class Timing:
-    """When a request was done."""
+    """When what happened to a request, in microseconds from its arrival."""
 
-    latency: float
-    """Seconds from arrival to answer, six decimals."""
+    started: int
+    """It left the queue, for the last time where it was retracted."""
+    first_token: int
+    finished: int
+
+    @property
+    def latency(self) -> float:
+        """Seconds from arrival to answer."""
+        return self.finished / MICRO
+
+    @property
+    def queue_time(self) -> float:
+        """Seconds in the queue."""
+        return self.started / MICRO
+
+    @property
+    def first_token_latency(self) -> float:
+        return self.first_token / MICRO
 
     @property
     def sent_at(self) -> float:
-        return EPOCH + self.latency
+        return self.at(self.finished)
 
     @property
     def created(self) -> int:
         return int(self.sent_at)
 
+    @staticmethod
+    def at(microseconds: int) -> float:
+        """Unix seconds, so long after arrival."""
+        return EPOCH + microseconds / MICRO
 
-def timing(*, prefilled: int, decode_steps: int, pace: Pace = Pace()) -> Timing:
-    """`prefilled`: prompt ids that were not cached. `decode_steps`: forward passes after the prefill."""
-    seconds = pace.request + prefilled * pace.prefill_token + decode_steps * pace.decode_step
-    return Timing(round(seconds, 6))
+
+class Clock(Protocol):
+    """Says what time it is and calls back when it is time; all in microseconds of its own."""
+
+    def now(self) -> int: ...
+
+    def call_at(self, when: int, call: Callable[[], None]) -> asyncio.Handle:
+        """Needs a running event loop."""
+
+
+class VirtualClock:
+    """Jumps to whatever comes next, after one turn of the event loop."""
+
+    def __init__(self) -> None:
+        self._now = 0
+
+    def now(self) -> int:
+        return self._now
+
+    def call_at(self, when: int, call: Callable[[], None]) -> asyncio.Handle:
+        def arrive() -> None:
+            self._now = max(self._now, when)
+            call()
+
+        return asyncio.get_running_loop().call_soon(arrive)
+
+
+class RealClock:
+    """The event loop's monotonic clock."""
+
+    def now(self) -> int:
+        return round(asyncio.get_running_loop().time() * MICRO)
+
+    def call_at(self, when: int, call: Callable[[], None]) -> asyncio.Handle:
+        return asyncio.get_running_loop().call_at(when / MICRO, call)

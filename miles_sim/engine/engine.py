@@ -2,22 +2,20 @@
 
 from collections import Counter
 from functools import cached_property
-from typing import Any
 
 import orjson
 
 from miles_sim.engine import profiles, seeding
-from miles_sim.engine.clock import timing
-from miles_sim.engine.finish import Bounds, ending
+from miles_sim.engine.drawing import Model
+from miles_sim.engine.flight import Answered, Asked, Flight
 from miles_sim.engine.prefix_cache import PrefixCache
 from miles_sim.engine.prompt import Prompt, check_length, check_vocabulary, prompt_of
-from miles_sim.engine.replies import draft, reply_for, seeded_logprobs
 from miles_sim.engine.request import check, check_hidden_states, parse
 from miles_sim.engine.sampling import Sampling, check_ranges, sampling_of
+from miles_sim.engine.scheduler import Scheduler
 from miles_sim.engine.settings import EngineSettings
-from miles_sim.engine.speculative import accepted_drafts, truth
-from miles_sim.engine.wire import Answered, chat_completion, token_texts
-from miles_sim.ledger import Generation, SpecTruth
+from miles_sim.engine.wire import chat_completion, token_texts
+from miles_sim.ledger import Generation
 from miles_sim.tokenizer import ByteTokenizer
 from miles_sim.transport import ASGIApp
 
@@ -26,7 +24,8 @@ class Engine:
     """One simulated SGLang server.
 
     A reply is a pure function of the seed, what was asked (prompt ids, text of the last message, sampling
-    parameters) and how often that had been asked before: not of arrival order, headers, time or port.
+    parameters, adapter) and how often that had been asked before: not of arrival order, headers, time or port. How
+    much of it is said may also depend on who aborts it, and the figures of time on who else is served, as in life.
     """
 
     def __init__(self, settings: EngineSettings, *, seed: int) -> None:
@@ -35,10 +34,12 @@ class Engine:
         self.profile = profiles.load(settings.profile)
         self.tokenizer = ByteTokenizer(settings.tokenizer)
         self.generations: list[Generation] = []
-        """What was really generated, in order of arrival."""
+        """What was really generated, in the order in which it was done."""
         self.requests_open = 0
         """HTTP requests under way."""
         self.prefix_cache = PrefixCache()
+        self.scheduler = Scheduler(settings, self.prefix_cache, finished=self._enter)
+        self._model = Model(settings, self.profile, self.tokenizer)
         self._attempts: Counter[bytes] = Counter()
         self._texts = token_texts(settings.tokenizer)
 
@@ -49,68 +50,62 @@ class Engine:
 
         return application(self)
 
-    def chat(self, body: bytes, *, content_type: str = "application/json") -> bytes:
-        """The JSON of a chat completion; `RequestError` for what is refused."""
+    async def chat(self, body: bytes, *, content_type: str = "application/json") -> bytes:
+        """The JSON of a chat completion; `RequestError` for what is refused. Cancelled, it aborts its request."""
         wire = self.profile.chat
-        request = parse(body, content_type=content_type, ignored_fields=wire.ignored_fields)
-        check(request, stream_refuses=wire.stream_refuses)
+        request = parse(body, content_type=content_type, fields=wire.fields)
+        check(request, stream_refuses=wire.stream.refuses)
         prompt = prompt_of(request, self.tokenizer, bad_arguments=wire.bad_arguments)
         sampling = sampling_of(request)
         check_vocabulary(prompt.ids, self.tokenizer.vocab_size)
         check_length(len(prompt.ids), sampling.max_new_tokens, self.settings.context_length)
         check_hidden_states(request)
-        check_ranges(sampling, temperature_rule=wire.temperature_rule)
-        answered = self.generate(prompt, sampling, endpoint="chat", rid=request.rid)
+        check_ranges(sampling, self.profile.sampling)
+        answered = await self.answer(self.submit(prompt, sampling, endpoint="chat", rid=request.rid))
+        answered.raise_for_status()
         return orjson.dumps(
             chat_completion(self.profile, request, sampling, answered, tokenizer=self.tokenizer, texts=self._texts)
         )
 
-    def generate(self, prompt: Prompt, sampling: Sampling, *, endpoint: str, rid: str | None = None) -> Answered:
-        """Sample a reply to a prompt that was checked, and enter it in the ledger. `rid`: the id to give it."""
-        asked = seeding.asked_key(prompt.ids, prompt.last_text, sampling)
-        attempt = self._attempts[asked]
-        self._attempts[asked] += 1
-        key = seeding.reply_key(self.seed, asked, attempt)
-        output_ids, reason = self._sample(prompt, sampling, key, attempt)
-        spec = self._speculation(len(output_ids), key)
-        cached = 0
-        if self.settings.prefix_cache:
-            cached = self.prefix_cache.cached(prompt.ids, asked_before=attempt > 0)
-            self.prefix_cache.add(prompt.ids, output_ids)
-        generation = Generation(
+    def submit(
+        self,
+        prompt: Prompt,
+        sampling: Sampling,
+        *,
+        endpoint: str,
+        rid: str | None = None,
+        lora: str | None = None,
+        extra_key: str | None = None,
+    ) -> Flight:
+        """Take a request that was checked, and let it fly. `rid`: the id to give it, else one is drawn.
+
+        Without a clock, and not paused, it is done on return; the ledger has it when it is done.
+        """
+        question = seeding.asked_key(prompt.ids, prompt.last_text, sampling, lora)
+        attempt = self._attempts[question]
+        self._attempts[question] += 1
+        key = seeding.reply_key(self.seed, question, attempt)
+        asked = Asked(
             id=rid or seeding.name(key, "id", 32),
             endpoint=endpoint,
-            attempt=attempt,
             prompt_ids=prompt.ids,
-            output_ids=tuple(output_ids),
-            logprobs=tuple(seeded_logprobs(seeding.chance(key, "logprobs"), len(output_ids))),
-            finish_reason=reason,
-            cached_tokens=cached,
-            weight_version=self.settings.weight_version,
-            spec=spec,
+            attempt=attempt,
+            key=key,
+            question=question,
+            lora=lora,
+            extra_key=extra_key,
         )
-        self.generations.append(generation)
-        steps = max(len(output_ids) - 1, 0) if spec is None else spec.verify_ct
-        return Answered(generation, timing(prefilled=len(prompt.ids) - cached, decode_steps=steps), key)
+        flight = Flight(asked, self._model.draw(prompt, sampling, key, attempt))
+        self.scheduler.submit(flight)
+        return flight
 
-    def _sample(self, prompt: Prompt, sampling: Sampling, key: bytes, attempt: int) -> tuple[list[int], dict[str, Any]]:
-        """Output ids and finish reason."""
-        reply = reply_for(prompt.last_text, attempt, self.settings.rules, self.settings.default_reply)
-        room = self.settings.context_length - len(prompt.ids) - 2
-        limit = room if sampling.max_new_tokens is None else min(sampling.max_new_tokens, room)
-        drafted = draft(reply, self.tokenizer, seeding.chance(key, "text"), limit=limit)
-        bounds = Bounds(
-            max_new_tokens=limit,
-            stop=sampling.stop,
-            stop_ids=self.tokenizer.stop_ids | {self.tokenizer.eos_id} | set(sampling.stop_token_ids),
-            abort_after=reply.abort_after,
-            stop_string_first=self.profile.chat.stop_string_first,
-        )
-        end = ending(drafted, bounds, self.tokenizer)
-        return drafted[: end.length], end.reason
+    async def answer(self, flight: Flight) -> Answered:
+        """What comes of it. Who waits for it may be cancelled: then it is aborted, as by a client that hangs up."""
+        try:
+            return await flight
+        finally:
+            if not flight.done:
+                self.scheduler.drop(flight)
 
-    def _speculation(self, output_tokens: int, key: bytes) -> SpecTruth | None:
-        settings = self.settings.speculative
-        if settings is None:
-            return None
-        return truth(accepted_drafts(output_tokens, settings, seeding.chance(key, "drafts")), settings)
+    def _enter(self, flight: Flight, answered: Answered) -> None:
+        self.generations.append(answered.generation)

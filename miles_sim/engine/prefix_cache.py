@@ -24,17 +24,22 @@ class _Node:
         self.children: dict[int, _Node] = {}
 
 
+Space = tuple[str | None, str | None]
+"""(adapter, extra key): requests of different spaces share nothing."""
+
+
 class PrefixCache:
-    """A compressed trie. `cached` and `add` cost the length of what they are given, whatever is stored."""
+    """A compressed trie a space. `cached` and `add` cost the length of what they are given, whatever is stored."""
 
     def __init__(self) -> None:
-        self._root = _Node((), 1 << 62)
+        self._roots: dict[Space, _Node] = {}
+        self._asked: set[tuple[Space, bytes]] = set()
 
-    def add(self, prompt_ids: Sequence[int], output_ids: Sequence[int]) -> None:
+    def add(self, prompt_ids: Sequence[int], output_ids: Sequence[int], *, space: Space = (None, None)) -> None:
         """A generation has finished."""
         ids = (*prompt_ids, *output_ids[:-1])
         prompt = len(prompt_ids)
-        node, at = self._root, 0
+        node, at = self._roots.setdefault(space, _Node((), 1 << 62)), 0
         while at < len(ids):
             child = node.children.get(ids[at])
             if child is None:
@@ -46,14 +51,15 @@ class PrefixCache:
             child.shortest_prompt = min(child.shortest_prompt, prompt)
             node, at = child, at + shared
 
-    def cached(self, prompt_ids: Sequence[int], *, asked_before: bool = False) -> int:
-        """Ids at the head of this prompt that need no prefill. `asked_before`: the very same request was answered."""
+    def cached(self, prompt_ids: Sequence[int], *, question: bytes | None = None, space: Space = (None, None)) -> int:
+        """Ids at the head of this prompt that need no prefill, at the start of a request. `question`: equal for
+        requests that ask the very same thing."""
         usable = len(prompt_ids) - 1
-        if asked_before or usable <= 0:
+        if (question is not None and self._asked_before(question, space)) or usable <= 0:
             return max(usable, 0)
         ids = tuple(prompt_ids[:usable])
-        node, at, best = self._root, 0, 0
-        while at < usable:
+        node, at, best = self._roots.get(space), 0, 0
+        while node is not None and at < usable:
             child = node.children.get(ids[at])
             if child is None:
                 break
@@ -68,7 +74,14 @@ class PrefixCache:
 
     def clear(self) -> None:
         """Forget everything, as a flush does."""
-        self._root = _Node((), 1 << 62)
+        self._roots.clear()
+        self._asked.clear()
+
+    def _asked_before(self, question: bytes, space: Space) -> bool:
+        key = (space, question)
+        before = key in self._asked
+        self._asked.add(key)
+        return before
 
 
 def _split(parent: _Node, child: _Node, at: int) -> _Node:

@@ -8,11 +8,12 @@ from random import Random
 from miles_sim.engine.sampling import Sampling
 
 
-def asked_key(prompt_ids: Sequence[int], last_text: str, sampling: Sampling) -> bytes:
-    """16 bytes that are equal for, and only for, requests that ask the very same thing."""
+def asked_key(prompt_ids: Sequence[int], last_text: str, sampling: Sampling, lora: str | None = None) -> bytes:
+    """16 bytes that are equal for, and only for, requests that ask the very same thing of the very same adapter."""
     digest = blake2b(digest_size=16)
     prompt = struct.pack(f"<{len(prompt_ids)}I", *prompt_ids)
-    for part in (prompt, last_text.encode(errors="surrogatepass"), sampling.key):
+    adapter = () if lora is None else (lora.encode(errors="surrogatepass"),)
+    for part in (prompt, last_text.encode(errors="surrogatepass"), sampling.key, *adapter):
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
     return digest.digest()

@@ -25,7 +25,7 @@ def application(engine: "Engine") -> ASGIApp:
     async def chat(request: Request) -> Response:
         body = await request.body()
         try:
-            answer = engine.chat(body, content_type=request.headers.get("content-type", ""))
+            answer = await engine.chat(body, content_type=request.headers.get("content-type", ""))
         except RequestError as error:
             return _json(orjson.dumps(error.body), error.status)
         return _json(answer)

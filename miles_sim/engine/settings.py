@@ -2,9 +2,11 @@
 
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from miles_sim.document import Document
+from miles_sim.engine.clock import Latency
+from miles_sim.engine.experts import Experts, Indexer
 from miles_sim.reply import Reply, ReplyRule
 from miles_sim.tokenizer import FAMILIES
 
@@ -43,6 +45,15 @@ class EngineSettings(Document):
     speculative: Speculative | None = None
     prefix_cache: bool = True
     """Off: `cached_tokens` is 0 for every request, as under `--disable-radix-cache`."""
+    experts: Experts | None = None
+    """None: not a mixture of experts, or not served with its rows: `return_routed_experts` gives none."""
+    indexer: Indexer | None = None
+    """As `experts`, for `return_indexer_topk`."""
+    latency: Latency = Latency()
+    max_running_requests: int | None = Field(default=None, ge=1)
+    """Requests that run at the same time; those beyond wait in a queue. Needs a clock."""
+    max_queued_requests: int | None = Field(default=None, ge=1)
+    """Requests that wait; those beyond are refused with 503. Needs a clock."""
     rules: tuple[ReplyRule, ...] = ()
     """First match wins; a request that none matches gets `default_reply`."""
     default_reply: Reply = Reply()
@@ -53,3 +64,10 @@ class EngineSettings(Document):
         if value not in FAMILIES:
             raise ValueError(f"one of {sorted(FAMILIES)}")
         return value
+
+    @model_validator(mode="after")
+    def _limits_need_time(self) -> "EngineSettings":
+        for field in ("max_running_requests", "max_queued_requests"):
+            if getattr(self, field) is not None and self.latency.clock == "off":
+                raise ValueError(f"{field} needs latency.clock virtual or real: with off no request ever waits")
+        return self

@@ -1,11 +1,10 @@
 """From a generation to the JSON that a release answers with: `meta_info` and the chat completion."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from miles_sim.engine.clock import Timing
 from miles_sim.engine.finish import text_of
+from miles_sim.engine.flight import Answered
 from miles_sim.engine.profiles import ChatWire, Profile
 from miles_sim.engine.request import ChatRequest
 from miles_sim.engine.sampling import Sampling
@@ -13,16 +12,6 @@ from miles_sim.engine.seeding import name
 from miles_sim.engine.tool_calls import ParsedCall, call_index, parse
 from miles_sim.ledger import Generation
 from miles_sim.tokenizer import ByteTokenizer
-
-
-@dataclass(frozen=True)
-class Answered:
-    """One generation with what its answer needs beside it."""
-
-    generation: Generation
-    timing: Timing
-    key: bytes
-    """From which further names are drawn."""
 
 
 class TokenTexts:
@@ -72,7 +61,8 @@ def meta_info(
             "verify_ct": spec.verify_ct,
             "histogram": list(spec.histogram),
         }
-    return {key: values[value] for key, value in profile.layouts[logprobs, ran]}
+    holds = {"finished", "sent", *(["logprobs"] if logprobs else []), *(["speculative"] if ran else [])}
+    return {key: values[value] for key, value in profile.layout(frozenset(holds))}
 
 
 def cached_details(generation: Generation) -> dict[str, int] | None:
@@ -120,7 +110,7 @@ def chat_completion(
         "created": answered.timing.created,
         "model": request.model,
         "choices": [_ordered(wire.choice, choice)],
-        "usage": _ordered(wire.usage, _usage(generation)),
+        "usage": _ordered(profile.usage.keys, _usage(generation)),
         "metadata": {"weight_version": generation.weight_version},
     }
     if request.return_cached_tokens_details and generation.cached_tokens:

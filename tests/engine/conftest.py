@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from miles_sim.engine.engine import Engine
+from miles_sim.engine.flight import at_once
 from miles_sim.engine.settings import EngineSettings
 
 Ask = Callable[..., dict[str, Any]]
@@ -28,7 +29,7 @@ def ask() -> Ask:
 
     def chat(engine: Engine, text: str = "hello", **fields: Any) -> dict[str, Any]:
         body = {"messages": [{"role": "user", "content": text}], "return_meta_info": True, "logprobs": True, **fields}
-        answer: dict[str, Any] = json.loads(engine.chat(json.dumps(body).encode()))
+        answer: dict[str, Any] = json.loads(at_once(engine.chat(json.dumps(body).encode())))
         return answer
 
     return chat

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from miles_sim.engine.engine import Engine
+from miles_sim.engine.flight import at_once
 from miles_sim.engine.settings import EngineSettings, Speculative
 from miles_sim.transport import LocalNetwork
 
@@ -29,7 +30,7 @@ def conversation(engine: Engine, start: str, turns: int, seed: int) -> list[byte
     ids = engine.tokenizer.render([{"role": "user", "content": start}])
     answers = []
     for turn in range(turns):
-        answers.append(engine.chat(body(f"{start} {turn}", input_ids=ids, seed=seed)))
+        answers.append(at_once(engine.chat(body(f"{start} {turn}", input_ids=ids, seed=seed))))
         triples = json.loads(answers[-1])["choices"][0]["meta_info"]["output_token_logprobs"]
         ids = engine.tokenizer.extend([*ids, *(t[1] for t in triples)], [{"role": "user", "content": f"more {turn}"}])
     return answers
@@ -52,8 +53,8 @@ requests = st.lists(
 def test_any_order_gives_the_same_answers(asked: list[bytes], data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(len(asked))))
     first, second = Engine(SETTINGS, seed=3), Engine(SETTINGS, seed=3)
-    straight = [first.chat(one) for one in asked]
-    mixed = [second.chat(asked[n]) for n in order]
+    straight = [at_once(first.chat(one)) for one in asked]
+    mixed = [at_once(second.chat(asked[n])) for n in order]
     assert sorted(straight) == sorted(mixed)
 
 
@@ -68,7 +69,7 @@ def test_conversations_that_interleave_get_what_they_would_get_alone(order: list
     answers: list[list[bytes]] = [[], [], []]
     for who in order:
         turn = len(answers[who])
-        answers[who].append(engine.chat(body(f"hi {turn}", input_ids=state[who], seed=who)))
+        answers[who].append(at_once(engine.chat(body(f"hi {turn}", input_ids=state[who], seed=who))))
         output = list(engine.generations[-1].output_ids)
         state[who] = engine.tokenizer.extend([*state[who], *output], [{"role": "user", "content": f"more {turn}"}])
     assert answers == ALONE
@@ -77,7 +78,7 @@ def test_conversations_that_interleave_get_what_they_would_get_alone(order: list
 async def test_concurrent_requests_get_the_bytes_of_sequential_ones() -> None:
     asked = [body(f"question {n % 7}", seed=n) for n in range(40)]
     sequential = Engine(SETTINGS, seed=5)
-    expected = [sequential.chat(one) for one in asked]
+    expected = [await sequential.chat(one) for one in asked]
     engine = Engine(SETTINGS, seed=5)
     network = LocalNetwork()
     network.mount("engine", engine.app)

@@ -62,7 +62,17 @@ def test_an_equal_prompt_finds_nothing_of_its_twin() -> None:
 
 
 def test_the_same_thing_asked_again_finds_all_but_the_id_that_gives_the_first_logit() -> None:
-    assert PrefixCache().cached([1, 2, 3], asked_before=True) == 2
+    cache = PrefixCache()
+    assert [cache.cached([1, 2, 3], question=b"q") for _ in range(2)] == [0, 2]
+    cache.clear()
+    assert cache.cached([1, 2, 3], question=b"q") == 0
+
+
+def test_spaces_share_nothing() -> None:
+    cache = PrefixCache()
+    cache.add([1, 2], [3, 4], space=("adapter", None))
+    assert cache.cached([1, 2, 3, 4], space=("adapter", None)) == 3
+    assert cache.cached([1, 2, 3, 4]) == cache.cached([1, 2, 3, 4], space=("adapter", "salt")) == 0
 
 
 def test_a_cleared_cache_finds_nothing() -> None:

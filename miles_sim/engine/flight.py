@@ -1,0 +1,211 @@
+"""A request in flight: what it will say if nothing stops it, how far it has come, and what came of it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Generator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, Literal, TypeVar
+
+from miles_sim.engine.clock import Timing
+from miles_sim.engine.errors import RequestError
+from miles_sim.engine.prefix_cache import Space
+from miles_sim.ledger import Generation
+
+Reason = dict[str, Any]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request, checked."""
+
+    id: str
+    endpoint: str
+    prompt_ids: tuple[int, ...]
+    attempt: int
+    key: bytes
+    """From which all of the reply is drawn; further names too."""
+    question: bytes
+    """Equal for requests that ask the very same thing."""
+    lora: str | None = None
+    extra_key: str | None = None
+    """Requests with different ones share no prefix in the cache."""
+
+    @property
+    def space(self) -> Space:
+        """Where its ids lie in the prefix cache."""
+        return self.lora, self.extra_key
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What the model says to it: a pure function of (seed, asked, attempt)."""
+
+    output_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: Reason
+    drafts: tuple[int, ...] | None = None
+    """Drafts accepted in each verify step; None without speculative decoding."""
+
+    @cached_property
+    def ends(self) -> Sequence[int]:
+        """Ids that are there after each forward pass: one by the prefill, then one more a step, or, with
+        speculative decoding, the accepted drafts and one."""
+        count = len(self.output_ids)
+        if self.drafts is None or count == 0:
+            return range(1, count + 1) if count else (0,)
+        return [min(end, count) for end in accumulate((1, *(drafts + 1 for drafts in self.drafts)))]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One finished request with what its answer needs beside the generation."""
+
+    generation: Generation
+    timing: Timing
+    key: bytes
+    """From which further names are drawn."""
+    from_queue: bool = False
+    """Aborted while it waited: the release answers with a sparse `meta_info`."""
+
+    def raise_for_status(self) -> None:
+        """`RequestError` where the finish reason carries an HTTP status, as that of a full queue does.
+
+        The body is that of an answer that was not streamed (sglang tokenizer_manager.py `_wait_one_response`).
+        """
+        reason = self.generation.finish_reason
+        status = reason.get("status_code")
+        if status is not None:
+            kind = "BadRequestError" if status == 400 else str(status)
+            raise RequestError(reason["message"], kind=kind, status=status)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One forward pass: ids `start` to `end` of the output came by it."""
+
+    drawn: Drawn
+    start: int
+    end: int
+    answered: Answered | None
+    """With the last step: all of it."""
+
+    @property
+    def finish_reason(self) -> Reason | None:
+        return self.answered.generation.finish_reason if self.answered else None
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """All output ids so far; costs their number, so take `delta_ids` where that will do."""
+        return self.drawn.output_ids[: self.end]
+
+    @property
+    def logprobs(self) -> tuple[float, ...]:
+        return self.drawn.logprobs[: self.end]
+
+    @property
+    def delta_ids(self) -> tuple[int, ...]:
+        return self.drawn.output_ids[self.start : self.end]
+
+    @property
+    def delta_logprobs(self) -> tuple[float, ...]:
+        return self.drawn.logprobs[self.start : self.end]
+
+
+Phase = Literal["held", "waiting", "running", "done"]
+
+
+@dataclass(eq=False)
+class Flight:
+    """A request under way. Await it for what came of it, or iterate over it, pass by pass, from the first one on;
+    any number of readers may do either, at any time. A flight that is done costs no turn of the event loop.
+
+    The scheduler moves it; all else here is read only. To end it before its time: `Scheduler.abort`.
+    """
+
+    asked: Asked
+    drawn: Drawn
+    phase: Phase = "held"
+    """`held`: kept outside by a pause."""
+    steps: int = 0
+    """Forward passes that gave ids."""
+    answered: Answered | None = None
+    arrived: int = 0
+    started: int = 0
+    first_token: int = 0
+    cached_tokens: int = 0
+    retractions: int = 0
+    versions: list[tuple[str, int]] = field(default_factory=list)
+    """(weight version, end of the ids by it), before the present version."""
+    aborting: Reason | None = None
+    """It ends with this at its next forward pass."""
+    ticket: int = 0
+    """Number of the event that moves it on; others are void."""
+    _readers: list["asyncio.Future[None]"] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        return self.asked.id
+
+    @property
+    def length(self) -> int:
+        """Output ids so far."""
+        return self.drawn.ends[self.steps - 1] if self.steps else 0
+
+    @property
+    def done(self) -> bool:
+        return self.answered is not None
+
+    def __await__(self) -> Generator[Any, None, Answered]:
+        while self.answered is None:
+            yield from self._moved().__await__()
+        return self.answered
+
+    async def __aiter__(self) -> AsyncIterator[Step]:
+        """At least one step; the last one, and only that, has a finish reason."""
+        seen = start = 0
+        while True:
+            while seen < self.steps - 1:
+                end = self.drawn.ends[seen]
+                yield Step(self.drawn, start, end, None)
+                seen, start = seen + 1, end
+            if self.answered is not None:
+                yield Step(self.drawn, start, self.length, self.answered)
+                return
+            if seen < self.steps:
+                end = self.drawn.ends[seen]
+                yield Step(self.drawn, start, end, None)
+                seen, start = seen + 1, end
+                continue
+            await self._moved()
+
+    def moved(self) -> None:
+        """The scheduler's: wake all who wait for a change."""
+        readers, self._readers = self._readers, []
+        for reader in readers:
+            if not reader.done():
+                reader.set_result(None)
+
+    def _moved(self) -> "asyncio.Future[None]":
+        reader: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._readers.append(reader)
+        return reader
+
+
+class StillInFlightError(RuntimeError):
+    """Asked at once for what has to wait."""
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine gives that never has to wait, without an event loop: `at_once(engine.chat(body))`.
+
+    `StillInFlightError` where it waits, as under a clock or a pause.
+    """
+    try:
+        work.send(None)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    work.close()
+    raise StillInFlightError("the request has to wait: generation is paused, or takes time on a clock")

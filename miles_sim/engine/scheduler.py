@@ -1,0 +1,323 @@
+"""The scheduler: which requests wait, which run, and what abort, pause and a change of weights do to them."""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from operator import itemgetter
+from typing import Literal
+
+from miles_sim.engine.clock import Clock, Latency, RealClock, Timing, VirtualClock
+from miles_sim.engine.finish import ABORTED
+from miles_sim.engine.flight import Answered, Flight, Reason
+from miles_sim.engine.prefix_cache import PrefixCache
+from miles_sim.engine.settings import EngineSettings
+from miles_sim.engine.speculative import truth
+from miles_sim.ledger import Generation, WeightSpan
+
+PauseMode = Literal["abort", "retract", "in_place"]
+QUEUE_ABORTED: Reason = {"type": "abort", "message": "Abort in waiting queue"}
+"""Of a request that waited (tokenizer_manager.py `_handle_abort_req`)."""
+QUEUE_FULL: Reason = {"type": "abort", "status_code": 503, "message": "The request queue is full."}
+
+
+class Scheduler:
+    """Moves flights. Each has a time line of its own: it is slowed by others only while it waits for a place.
+
+    Without a clock a flight is done when `submit` returns, unless generation is paused.
+    """
+
+    def __init__(
+        self, settings: EngineSettings, cache: PrefixCache, *, finished: Callable[[Flight, Answered], None]
+    ) -> None:
+        self.weight_version = settings.weight_version
+        self.paused: PauseMode | None = None
+        self.flights: OrderedDict[str, Flight] = OrderedDict()
+        """All that are not done, by id, in order of arrival."""
+        self.held: list[Flight] = []
+        self.waiting: deque[Flight] = deque()
+        self.running: dict[Flight, None] = {}
+        self._settings = settings
+        self._latency: Latency = settings.latency
+        self._cache = cache
+        self._finished = finished
+        self._clock: Clock = RealClock() if settings.latency.clock == "real" else VirtualClock()
+        self._events: list[tuple[int, int, Flight]] = []
+        self._tickets = 0
+        self._alarm: asyncio.Handle | None = None
+        self._alarm_at = 0
+        self._frozen: dict[Flight, int] = {}
+        """Of requests that stand still: microseconds to their next step."""
+        self._draining = 0
+        self._idle: list[asyncio.Future[None]] = []
+
+    @property
+    def closed(self) -> bool:
+        """New requests stay outside: generation is paused, or weights wait for the last request to finish."""
+        return self.paused is not None or self._draining > 0
+
+    @property
+    def idle(self) -> bool:
+        """Nothing runs and nothing waits; what a pause keeps outside does not count."""
+        return not self.running and not self.waiting
+
+    def submit(self, flight: Flight) -> None:
+        """A request arrives."""
+        if self.closed:
+            self.flights[flight.id] = flight
+            self.held.append(flight)
+        else:
+            self._enter(flight)
+
+    def abort(self, id: str | None = None) -> None:
+        """Abort that request, or all without an id. One that waits is answered at once, one that runs after one more
+        forward pass; one that is kept outside, or unknown, is not touched."""
+        known = self.flights.values() if id is None else [self.flights[id]] if id in self.flights else []
+        for flight in list(known):
+            if flight.phase == "waiting":
+                self.waiting.remove(flight)
+                self._finish(flight, dict(QUEUE_ABORTED), from_queue=True)
+            elif flight.phase == "running":
+                flight.aborting = dict(ABORTED)
+
+    def drop(self, flight: Flight) -> None:
+        """Its client is gone: abort it, and where it is kept outside, forget it."""
+        if flight.phase == "held" and not flight.done:
+            self.held.remove(flight)
+            del self.flights[flight.id]
+        elif self.flights.get(flight.id) is flight:
+            self.abort(flight.id)
+
+    async def pause(self, mode: PauseMode) -> None:
+        """Keep new requests outside. `abort`: abort all, and return when the last one has been answered; `retract`:
+        running ones go back to the queue and lose their KV; `in_place`: they stand still.
+
+        Aborting what stands still ends it with what it has; a real engine would wait for itself for ever.
+        """
+        self.paused = mode
+        if mode == "retract":
+            for flight in reversed(list(self.running)):
+                self._retract(flight)
+        elif mode == "in_place":
+            self._freeze()
+        else:
+            self.abort()
+            for flight in list(self._frozen):
+                self._finish(flight, flight.aborting or dict(ABORTED))
+            await self.settled()
+
+    def resume(self) -> None:
+        """Go on, and let in what came meanwhile, in order of arrival."""
+        self.paused = None
+        frozen, self._frozen = self._frozen, {}
+        now = self._clock.now() if frozen else 0
+        for flight, left in frozen.items():
+            self._move_at(now + left, flight)
+        self._let_in()
+        self._admit()
+
+    async def settled(self) -> None:
+        """Until nothing runs and nothing waits."""
+        while not self.idle:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle.append(future)
+            await future
+
+    async def change_weights(self, version: str | None, *, flush: bool) -> None:
+        """Under a pause at once; else when all that is under way has finished, with new requests kept outside."""
+        if self.paused is None:
+            self._draining += 1
+            try:
+                await self.settled()
+            finally:
+                self._draining -= 1
+        if flush:
+            self._cache.clear()
+        if version is not None:
+            self.set_version(version)
+        self._let_in()
+
+    def set_version(self, version: str) -> None:
+        """Ids sampled from here on are by this version; what is in flight keeps the one it had for what it has."""
+        for flight in self.flights.values():
+            if flight.length:
+                flight.versions.append((self.weight_version, flight.length))
+        self.weight_version = version
+
+    def flush(self) -> bool:
+        """Empty the prefix cache; False, and nothing done, unless nothing runs and, but for a pause, nothing waits."""
+        if self.running or (self.waiting and self.paused is None):
+            return False
+        self._cache.clear()
+        return True
+
+    def _let_in(self) -> None:
+        if not self.closed:
+            held, self.held = self.held, []
+            for flight in held:
+                self._enter(flight)
+
+    def _enter(self, flight: Flight) -> None:
+        if self._latency.clock == "off":
+            self._run_through(flight)
+            return
+        flight.arrived = self._clock.now()
+        flight.phase = "waiting"
+        self.flights[flight.id] = flight
+        if not self._room and len(self.waiting) == self._settings.max_queued_requests:
+            self._finish(flight, dict(QUEUE_FULL), from_queue=True)
+            return
+        self.waiting.append(flight)
+        self._admit()
+
+    @property
+    def _room(self) -> bool:
+        limit = self._settings.max_running_requests
+        return limit is None or len(self.running) < limit
+
+    def _admit(self) -> None:
+        while self.waiting and self._room and self.paused in (None, "abort"):
+            self._start(self.waiting.popleft())
+
+    def _start(self, flight: Flight) -> None:
+        now = self._clock.now()
+        flight.phase, flight.started = "running", now
+        self.running[flight] = None
+        self._move_at(now + self._latency.prefill(self._uncached(flight)), flight)
+
+    def _uncached(self, flight: Flight) -> int:
+        """Ids to prefill; after a retraction those that were sampled too."""
+        asked, cached = flight.asked, 0
+        if self._settings.prefix_cache and not flight.retractions:
+            cached = flight.cached_tokens = self._cache.cached(
+                asked.prompt_ids, question=asked.question, space=asked.space
+            )
+        return len(asked.prompt_ids) + flight.length - cached
+
+    def _run_through(self, flight: Flight) -> None:
+        """All of it, in no time; the figures say how long it would have taken."""
+        prefill = self._latency.prefill(self._uncached(flight))
+        flight.steps = len(flight.drawn.ends)
+        flight.first_token = prefill
+        self._finish(flight, flight.drawn.finish_reason, at=prefill + self._latency.decode(flight.steps - 1))
+
+    def _move_at(self, when: int, flight: Flight) -> None:
+        self._tickets += 1
+        flight.ticket = self._tickets
+        heappush(self._events, (when, self._tickets, flight))
+        self._wind()
+
+    def _wind(self) -> None:
+        """Set the alarm to the next event."""
+        while self._events and self._events[0][2].ticket != self._events[0][1]:
+            heappop(self._events)
+        if not self._events:
+            return
+        when = self._events[0][0]
+        if self._alarm is not None:
+            if self._alarm_at <= when:
+                return
+            self._alarm.cancel()
+        self._alarm, self._alarm_at = self._clock.call_at(when, self._tick), when
+
+    def _tick(self) -> None:
+        self._alarm = None
+        now = max(self._clock.now(), self._alarm_at)
+        while self._events and self._events[0][0] <= now:
+            when, ticket, flight = heappop(self._events)
+            if flight.ticket == ticket:
+                self._step(flight, when)
+        self._wind()
+
+    def _step(self, flight: Flight, now: int) -> None:
+        """One forward pass has given its ids."""
+        flight.steps += 1
+        if flight.steps == 1:
+            flight.first_token = now - flight.arrived
+        if flight.aborting is not None:
+            self._finish(flight, flight.aborting, at=now - flight.arrived)
+        elif flight.steps == len(flight.drawn.ends):
+            self._finish(flight, flight.drawn.finish_reason, at=now - flight.arrived)
+        else:
+            self._move_at(now + self._latency.decode(1), flight)
+            flight.moved()
+
+    def _finish(self, flight: Flight, reason: Reason, *, at: int | None = None, from_queue: bool = False) -> None:
+        if at is None:
+            at = self._clock.now() - flight.arrived
+        answered = Answered(
+            generation=self._generation(flight, reason),
+            timing=Timing(max(flight.started - flight.arrived, 0), flight.first_token, at),
+            key=flight.asked.key,
+            from_queue=from_queue,
+        )
+        flight.answered, flight.phase, flight.ticket = answered, "done", 0
+        self.flights.pop(flight.id, None)
+        self.running.pop(flight, None)
+        self._frozen.pop(flight, None)
+        if flight.steps and self._settings.prefix_cache:
+            self._cache.add(flight.asked.prompt_ids, answered.generation.output_ids, space=flight.asked.space)
+        self._finished(flight, answered)
+        flight.moved()
+        self._admit()
+        if self.idle:
+            futures, self._idle = self._idle, []
+            for future in futures:
+                if not future.done():
+                    future.set_result(None)
+
+    def _generation(self, flight: Flight, reason: Reason) -> Generation:
+        asked, drawn, length = flight.asked, flight.drawn, flight.length
+        whole = length == len(drawn.output_ids)
+        spec = None
+        if drawn.drafts is not None and self._settings.speculative is not None:
+            spec = truth(drawn.drafts[: max(flight.steps - 1, 0)], self._settings.speculative)
+        spans = _spans([*flight.versions, (self.weight_version, length)]) if flight.versions else []
+        return Generation(
+            id=asked.id,
+            endpoint=asked.endpoint,
+            attempt=asked.attempt,
+            prompt_ids=asked.prompt_ids,
+            output_ids=drawn.output_ids if whole else drawn.output_ids[:length],
+            logprobs=drawn.logprobs if whole else drawn.logprobs[:length],
+            finish_reason=reason,
+            cached_tokens=flight.cached_tokens,
+            weight_version=spans[-1].version if spans else self.weight_version,
+            weight_versions=tuple(spans) if len(spans) > 1 else (),
+            retractions=flight.retractions,
+            lora=asked.lora,
+            spec=spec,
+        )
+
+    def _retract(self, flight: Flight) -> None:
+        del self.running[flight]
+        self._frozen.pop(flight, None)
+        flight.phase, flight.ticket = "waiting", 0
+        flight.retractions += 1
+        self.waiting.appendleft(flight)
+
+    def _freeze(self) -> None:
+        due = {
+            flight: when
+            for when, ticket, flight in sorted(self._events, key=itemgetter(0, 1))
+            if flight.ticket == ticket
+        }
+        now = self._clock.now() if due else 0
+        for flight, when in due.items():
+            self._frozen[flight] = max(when - now, 0)
+            flight.ticket = 0
+
+
+def _spans(changes: list[tuple[str, int]]) -> list[WeightSpan]:
+    """Spans of versions from (version, end) pairs; the first span is there even where it is empty
+    (sglang utils/weight_versions.py `compute_weight_version_spans`)."""
+    spans: list[WeightSpan] = []
+    for version, end in changes:
+        start = spans[-1].end if spans else 0
+        if spans and end <= start:
+            continue
+        if spans and spans[-1].version == version:
+            spans[-1] = WeightSpan(version=version, start=spans[-1].start, end=end)
+        else:
+            spans.append(WeightSpan(version=version, start=start, end=end))
+    return spans
