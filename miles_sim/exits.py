@@ -24,6 +24,7 @@ def honest() -> Iterator[None]:
 
 
 def _ours() -> tuple[type[Exception], ...]:
+    from miles_sim.bench.load import BenchError
     from miles_sim.choices import Impossible
     from miles_sim.document import DocumentError
     from miles_sim.engine.profiles import ProfileError
@@ -33,6 +34,7 @@ def _ours() -> tuple[type[Exception], ...]:
     from miles_sim.verify.run import SelectionError
 
     return (
+        BenchError,
         Impossible,
         DocumentError,
         ProfileError,

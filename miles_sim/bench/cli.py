@@ -1,6 +1,12 @@
 """`miles-sim bench`: one command a benchmark, both sides measured in one run; it prints figures, never a verdict."""
 
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
 import typer
+
+from miles_sim.exits import honest
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -10,7 +16,57 @@ app = typer.Typer(
     help="Measure how quick the parts are beside what they stand in for, side by side in one run.",
 )
 
+# ruff: noqa: UP045 - the oldest Typer that we allow reads no `X | None`
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object, on standard output.")]
+MilesPython = Annotated[
+    Optional[Path],
+    typer.Option("--miles-python", metavar="PATH", help="Interpreter that has miles, to be measured beside."),
+]
+Checkout = Annotated[
+    Optional[Path],
+    typer.Option("--checkout", metavar="PATH", help="Source tree of miles, in place of an installed one."),
+]
+
 
 @app.callback()
 def _root() -> None:
     """A callback keeps the name of a command in the line even where it is the only one."""
+
+
+@app.command()
+def engine(
+    seconds: Annotated[float, typer.Option(min=0.1, help="Measured for each server.")] = 8.0,
+    connections: Annotated[int, typer.Option(min=1, max=1024, help="Kept open, one request at a time on each.")] = 16,
+    miles_python: MilesPython = None,
+    checkout: Checkout = None,
+    json: AsJson = False,
+) -> None:
+    """Chat requests a second over a socket: 1,000 prompt ids, 256 sampled ids with logprobs and meta_info.
+
+    Beside the engine, by turns: a server of the same stack that returns the engine's bytes unthinking (the floor),
+    and, with --miles-python, miles' MockSGLangServer. Each is a process; the load comes from another.
+
+    \b
+    rps          answers a second of the engine
+    floor_rps    of the unthinking server           ratio_floor   rps / floor_rps
+    mock_rps     of miles' mock, null without       ratio_mock    rps / mock_rps
+    """
+    with honest():
+        from miles_sim.bench.engine import measure
+
+        python = None if miles_python is None else str(miles_python)
+        tree = None if checkout is None else str(checkout.resolve())
+        found = measure(seconds=seconds, connections=connections, miles_python=python, checkout=tree)
+        show(found.document(), json)
+
+
+def show(figures: dict[str, Any], json: bool) -> None:
+    """Figures by name: as one JSON object, or one a line; what was not measured is null."""
+    import orjson
+
+    if json:
+        sys.stdout.buffer.write(orjson.dumps(figures) + b"\n")
+        return
+    width = max(map(len, figures))
+    for name, value in figures.items():
+        typer.echo(f"{name:<{width}}  {'not measured' if value is None else value}")
