@@ -17,6 +17,8 @@ class Bounds:
     stop_ids: frozenset[int] = frozenset()
     """The tokenizer's stop tokens and the request's `stop_token_ids`."""
     abort_after: int | None = None
+    length_first: bool = True
+    """At the same place `max_new_tokens` wins over a stop token or string; else it comes last."""
     stop_string_first: bool = True
     """At the same place a stop string wins over a stop token."""
 
@@ -34,19 +36,20 @@ ABORTED = {"type": "abort", "message": "Aborted", "status_code": None, "err_type
 
 
 def ending(draft: Sequence[int], bounds: Bounds, tokenizer: ByteTokenizer) -> Ending:
-    """The first bound that the drafted ids meet, checked id by id; at one place length comes first.
+    """The first bound that the drafted ids meet, checked id by id.
 
-    `draft` must be long enough to meet one. An id at `max_new_tokens` ends by length even where it is a stop
-    token (schedule_batch.py `check_finished`).
+    `draft` must be long enough to meet one. Where one id meets several: schedule_batch.py `check_finished`, later
+    `update_finish_state`.
     """
     limit = bounds.max_new_tokens
     end, reason = limit, {"type": "length", "length": limit}
-    token = next((n for n, i in enumerate(draft[: max(limit - 1, 0)], start=1) if i in bounds.stop_ids), None)
+    before = max(limit - 1, 0) if bounds.length_first else limit
+    token = next((n for n, i in enumerate(draft[:before], start=1) if i in bounds.stop_ids), None)
     if token is not None:
         end, reason = token, {"type": "stop", "matched": draft[token - 1]}
     if bounds.stop:
-        string = _first_stop(draft[:end], bounds.stop, tokenizer)
-        if string is not None and (string[0] < end or (string[0] == token and bounds.stop_string_first)):
+        string = _first_stop(draft[: min(end, before)], bounds.stop, tokenizer)
+        if string is not None and (string[0] < end or token is None or bounds.stop_string_first):
             end, reason = string[0], {"type": "stop", "matched": string[1]}
     if len(draft) < end:
         raise ValueError(f"draft: {len(draft)} ids end before any bound does")

@@ -1,7 +1,7 @@
 """A chat request as SGLang reads it: lax types, unknown fields passed over, and by name what is not modelled."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -161,12 +161,12 @@ _UNMODELLED = (
 )
 
 
-def parse(body: bytes, *, content_type: str, ignored_fields: tuple[str, ...] = ()) -> ChatRequest:
-    """The request in `body`; `RequestError` in SGLang's words where it is none."""
+def parse(body: bytes, *, content_type: str, fields: Collection[str] | None = None) -> ChatRequest:
+    """The request in `body`, of these fields alone; `RequestError` in SGLang's words where it is none."""
     if content_type.lower().split(";", 1)[0] != "application/json":
         message = "Unsupported Media Type: Only 'application/json' is allowed"
         raise validation_error([{"loc": ["header", "content-type"], "msg": message, "type": "value_error"}])
-    return _validated(_document(body), ignored_fields)
+    return _validated(_document(body), fields)
 
 
 def _document(body: bytes) -> Any:
@@ -189,9 +189,9 @@ def _python_document(body: bytes) -> Any:
         raise validation_error([fault | {"input": {}, "ctx": {"error": error.msg}}]) from None
 
 
-def _validated(document: Any, ignored_fields: tuple[str, ...]) -> ChatRequest:
-    if isinstance(document, Mapping):
-        document = {key: value for key, value in document.items() if key not in ignored_fields}
+def _validated(document: Any, fields: Collection[str] | None) -> ChatRequest:
+    if isinstance(document, Mapping) and fields is not None:
+        document = {key: value for key, value in document.items() if key in fields}
     try:
         return ChatRequest.model_validate(document)
     except ValidationError as error:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from miles_sim.engine.errors import RequestError
+from miles_sim.engine.profiles import SamplingWire
 from miles_sim.engine.request import ChatRequest
 
 
@@ -58,15 +59,15 @@ def sampling_of(request: ChatRequest) -> Sampling:
     )
 
 
-def check_ranges(sampling: Sampling, *, temperature_rule: str = "non-negative") -> None:
+def check_ranges(sampling: Sampling, wire: SamplingWire) -> None:
     """`RequestError` for the first value that SGLang's `SamplingParams.verify` refuses (sampling_params.py)."""
-    for message in _out_of_range(sampling, temperature_rule):
+    for message in _out_of_range(sampling, wire):
         raise RequestError(message)
 
 
-def _out_of_range(s: Sampling, temperature_rule: str) -> Iterator[str]:
+def _out_of_range(s: Sampling, wire: SamplingWire) -> Iterator[str]:
     if not 0 <= s.temperature < float("inf"):
-        yield f"temperature must be {temperature_rule}, got {s.temperature}."
+        yield f"{wire.temperature}, got {s.temperature}."
     if not 0 < s.top_p <= 1:
         yield f"top_p must be in (0, 1], got {s.top_p}."
     if not 0 <= s.min_p <= 1:
@@ -77,7 +78,7 @@ def _out_of_range(s: Sampling, temperature_rule: str) -> Iterator[str]:
         yield f"frequency_penalty must be in [-2, 2], got {s.frequency_penalty}."
     if not -2 <= s.presence_penalty <= 2:
         yield f"presence_penalty must be in [-2, 2], got {s.presence_penalty}."
-    if not 0 <= s.repetition_penalty <= 2:
-        yield f"repetition_penalty must be in [0, 2], got {s.repetition_penalty}."
+    if not 0 <= s.repetition_penalty <= 2 or (wire.positive_repetition_penalty and s.repetition_penalty == 0):
+        yield f"{wire.repetition_penalty}, got {s.repetition_penalty}."
     if s.max_new_tokens is not None and s.max_new_tokens < 0:
         yield f"max_new_tokens must be at least 0, got {s.max_new_tokens}."
