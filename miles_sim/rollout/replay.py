@@ -39,14 +39,16 @@ def stitch(
 ) -> Rows | None:
     """Rows of `total_ids - 1` transitions, each as reported by the generation that sampled its token.
 
-    `turns`: the path's records, each with the position where its part of the ids ends. A generation's own
-    part runs from the last id before it; what a later prefill reports about those transitions is not used.
+    `turns`: the path's records, each with the position where its part of the ids ends. A generation's own part
+    runs from the last id before it, which was sampled but not passed over yet; where ids behind that one were
+    trimmed, it was. What a later prefill reports about those transitions is not used.
     """
     if all(record.meta_info.get(replay.meta_info) is None for record, _ in turns):
         return None
     parts, begin = [], 0
     for record, end in turns:
-        until = max(end - 1, begin)
+        passed = len(record.prompt_ids) + len(record.output_ids) - 1
+        until = max(min(end, passed), begin)
         parts.append(_rows(replay, record, settings, begin, until))
         begin = until
     rows = np.concatenate(parts) if len(parts) > 1 else parts[0]

@@ -1,6 +1,7 @@
 """What a session gives to assembly, through the real one."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -81,3 +82,21 @@ async def test_a_hook_that_fails_is_422_by_name_and_harms_nothing(opened: Any, u
     assert response.status_code == 422
     assert "greedy" in response.json()["error"]
     assert await sessions.texts() == ["r1"]
+
+
+async def test_other_requests_are_served_while_samples_are_assembled(opened: Any, user: Any) -> None:
+    begun, served = threading.Event(), threading.Event()
+
+    def slow(samples: Any, metadata: Any) -> Any:
+        begun.set()
+        assert served.wait(timeout=10), "the event loop stood still"
+        return samples
+
+    sessions = await opened(sample_picker=slow)
+    first = await sessions.say(user("one"))
+    collecting = asyncio.create_task(sessions.client.post(sessions.url + "/samples"))
+    await asyncio.to_thread(begun.wait, 10)
+    await sessions.say(user("one"), first, user("two"))
+    served.set()
+    (sample,) = decode_samples((await collecting).content, Sample(index=3), session="v2").samples
+    assert len(sample.metadata["lifecycle"]) == 1
