@@ -53,23 +53,34 @@ def seeded_text(random: Random, count: int, *, limit: int | None = None) -> list
     and what it has by then is the beginning of the whole.
     """
     want = count if limit is None else min(count, limit)
-    ids: list[int] = []
-    for draw in words(random, want):
+    if want <= 0:
+        return []
+    draws = words(random, want)
+    spaced: list[int] = (FIRST_SPACED_PIECE + (draws >> 5) % _WORDS).tolist()
+    ids = [spaced[0] - FIRST_SPACED_PIECE + FIRST_PIECE]
+    done = 1
+    rare = (draws[1:] & 31 < 3).nonzero()[0] + 1
+    for place, draw in zip(rare.tolist(), draws[rare].tolist(), strict=True):
         if len(ids) >= want:
-            break
-        kind, pick = draw & 31, draw >> 5
-        after_word = bool(ids) and ids[-1] >= FIRST_PIECE
-        if not ids:
-            ids.append(FIRST_PIECE + pick % _WORDS)
-        elif kind < 2 and after_word:
-            ids.append(_PUNCTUATION[pick % len(_PUNCTUATION)])
-        elif kind == 2 and after_word and len(ids) + 4 <= count:
-            ids.extend(_CHARACTERS[pick % len(_CHARACTERS)])
-        else:
-            ids.append(FIRST_SPACED_PIECE + pick % _WORDS)
-    return ids
+            return ids
+        ids += spaced[done:place]
+        done = place
+        if len(ids) >= want:
+            return ids[:want]
+        if ids[-1] >= FIRST_PIECE and (other := _other(draw, room=count - len(ids))):
+            ids += other
+            done += 1
+    return ids + spaced[done : done + max(want - len(ids), 0)]
+
+
+def _other(draw: int, *, room: int) -> Sequence[int]:
+    """Ids of a punctuation mark or a character of several bytes; none where the character does not fit."""
+    kind, pick = draw & 31, draw >> 5
+    if kind < 2:
+        return (_PUNCTUATION[pick % len(_PUNCTUATION)],)
+    return _CHARACTERS[pick % len(_CHARACTERS)] if room >= 4 else b""
 
 
 def seeded_logprobs(random: Random, count: int) -> list[float]:
     """`count` numbers below 0 with six decimals, drawn from three million: neighbours differ."""
-    return [-(draw % 3_000_000 + 1) / 1_000_000 for draw in words(random, count)]
+    return ((words(random, count) % 3_000_000 + 1) / -1_000_000).tolist()  # type: ignore[no-any-return]

@@ -4,8 +4,14 @@ import struct
 from collections.abc import Sequence
 from hashlib import blake2b
 from random import Random
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from miles_sim.engine.sampling import Sampling
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 def asked_key(prompt_ids: Sequence[int], last_text: str, sampling: Sampling, lora: str | None = None) -> bytes:
@@ -34,6 +40,6 @@ def name(key: bytes, purpose: str, length: int) -> str:
     return blake2b(key + purpose.encode(), digest_size=32).hexdigest()[:length]
 
 
-def words(random: Random, count: int) -> tuple[int, ...]:
+def words(random: Random, count: int) -> "npt.NDArray[np.int64]":
     """`count` numbers of 32 bits; fewer are a prefix of more."""
-    return struct.unpack(f"<{count}I", random.randbytes(4 * count))
+    return np.frombuffer(random.randbytes(4 * count), dtype="<u4").astype(np.int64)
