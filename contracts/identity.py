@@ -102,6 +102,20 @@ def missing_rejected(case: Case, rollout: RolloutCase, see: Recorder) -> None:
 
 
 @rule(
+    "identity/missing-rejected-under-O",
+    level="meaning",
+    needs=_V2 | {"python-O"},
+    reason="A guard that is an assert is gone in production: unnamed samples flow on.",
+    source="miles PR #2368 (assert rollout_id is not None); design 6.1",
+)
+def missing_rejected_under_o(case: Case, rollout: RolloutCase, see: Recorder) -> None:
+    """Under python -O too a tree rollout without rollout_id and index is refused."""
+    if must_be_rejected(case, rollout.input):
+        found = [sample.rollout_id for sample in rollout.samples]
+        see.that(rollout.view.error is not None, "served under -O", expected="an error", found=f"rollout_ids {found}")
+
+
+@rule(
     "identity/input-untouched",
     level="meaning",
     reason="The input is reused for retries and for other rollouts of its group; a change leaks into them.",

@@ -1,11 +1,25 @@
 """Session: what is left behind, what runs side by side, what must stay apart."""
 
+from collections.abc import Mapping
+
 from miles_sim.targets.observation import SampleView
 from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.alignment import align
 from miles_sim.verify.rule import RolloutCase
 
 from ._truth import fits, must_be_rejected, step_keys, trained
+
+_SAME = (
+    "tokens",
+    "response_length",
+    "loss_mask",
+    "rollout_log_probs",
+    "status",
+    "weight_versions",
+    "spec_info",
+    "prefix_cache_info",
+)
+"""Fields that do not depend on the session version."""
 
 
 @rule(
@@ -92,3 +106,30 @@ def _strangers(case: Case, rollout: RolloutCase, sample: SampleView) -> list[str
             made = align(sample.tokens, sample.response_length, other.generations, max_trim=other.max_trim_tokens)
             found += [f"rollout {other.number}: {g.id}" for g in made.generations if g.output_ids]
     return found
+
+
+@rule(
+    "session/v1-v2-parity",
+    level="meaning",
+    needs={"session.v1", "session.v2"},
+    reason="A linear conversation means the same under both servers; a difference is a fault of one of them.",
+    source="design 7; both servers record the same engine replies",
+)
+def v1_v2_parity(cases: Mapping[str, Case], see: Recorder) -> None:
+    """What both session versions serve gives the same trained ids, logprobs, counters and status."""
+    linear, tree = cases["v1"], cases["v2"]
+    for one, other in zip(linear.rollouts, tree.rollouts, strict=True):
+        if must_be_rejected(tree, other.input):
+            continue
+        where = f"rollout {one.number}"
+        if see.equal(len(other.samples), len(one.samples), "number of samples", where):
+            for number, (first, second) in enumerate(zip(one.samples, other.samples, strict=True)):
+                for field in _SAME:
+                    left, right = getattr(first, field), getattr(second, field)
+                    see.that(
+                        left == right,
+                        f"{field} differs between v1 and v2",
+                        expected=left,
+                        found=right,
+                        detail=f"{where}, sample {number}",
+                    )

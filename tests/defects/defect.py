@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from miles_sim.rollout import assembly, collect
+from miles_sim.rollout import assembly, session_metadata
 from miles_sim.rollout.sample import Sample
 from miles_sim.tokenizer import ChatTokenizer
 
@@ -57,5 +57,5 @@ def put(sample: Sample, **fields: Any) -> None:
 
 def all_asked_alike(m: pytest.MonkeyPatch) -> None:
     """The picker is told that all siblings asked the same thing."""
-    node = collect._node
-    m.setattr(collect, "_node", lambda record, parent: {**node(record, parent), "asked": "the same"})
+    node = session_metadata._node
+    m.setattr(session_metadata, "_node", lambda record, parent: {**node(record, parent), "asked": "the same"})

@@ -13,13 +13,13 @@ from .defect import defect
 @defect("linear/v1", "engine/arithmetic")
 def bonus_ids_count_as_drafts(m: pytest.MonkeyPatch) -> None:
     """The simulator's own: accepted counts the bonus id of each step."""
-    truth = engine.truth
+    truth = scheduler.truth
 
     def with_bonus(steps: Sequence[int], settings: Any) -> Any:
         right = truth(steps, settings)
         return right.model_copy(update={"accepted": right.accepted + right.verify_ct})
 
-    m.setattr(engine, "truth", with_bonus)
+    m.setattr(scheduler, "truth", with_bonus)
 
 
 @defect("linear/v1", "engine/replies-agree")

@@ -44,6 +44,12 @@ def identity_is_asserted(m: pytest.MonkeyPatch) -> None:
     m.setattr(generate, "_identity", identity)
 
 
+@defect("id-neither/v2", "identity/missing-rejected", "identity/missing-rejected-under-O")
+def the_assertion_is_gone(m: pytest.MonkeyPatch) -> None:
+    """The same under python -O: the samples flow on without a name."""
+    m.setattr(generate, "_identity", lambda sample, settings: sample.effective_id)
+
+
 @defect("nothing-generated/v2", "identity/input-untouched", "identity/no-aliasing")
 def the_placeholder_is_the_input(m: pytest.MonkeyPatch) -> None:
     """The aborted placeholder is the input itself."""

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from miles_sim.rollout import generate, selection
+from miles_sim.rollout import collect, generate, selection
+from miles_sim.rollout.sample import Sample
 from miles_sim.rollout.session import tree
 from miles_sim.rollout.wire import SamplesReply
 
-from .defect import all_asked_alike, defect
+from .defect import all_asked_alike, defect, put
 
 
 @defect("retry-middle/v2", "selection/retry-dropped", "tokens/trainable-exactly-once")
@@ -96,3 +97,15 @@ def one_collect_answers_all(m: pytest.MonkeyPatch) -> None:
         return copy.deepcopy(first[0])
 
     m.setattr(generate, "_collect", cached)
+
+
+@defect("linear/v1+v2", "session/v1-v2-parity")
+def one_server_trims_what_the_other_keeps(m: pytest.MonkeyPatch) -> None:
+    """The stop token of the last turn is left out of the loss under v2 alone."""
+
+    def postprocess(samples: list[Sample], metadata: dict[str, Any], hook: Any) -> list[Sample]:
+        for sample in samples:
+            put(sample, loss_mask=[*(sample.loss_mask or [])[:-1], 0])
+        return samples
+
+    m.setattr(collect, "postprocess", postprocess)

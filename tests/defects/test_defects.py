@@ -1,29 +1,37 @@
 """Every rule catches at least one bug, and passes where there is none."""
 
+from dataclasses import replace
+
 import pytest
 
 from miles_sim.scenarios import library
 from miles_sim.targets.reference import ReferenceTarget
 from miles_sim.transport import LocalNetwork
-from miles_sim.verify.judge import Judgement, judge
+from miles_sim.verify.judge import Judgement, judge, judge_scenario
 from miles_sim.verify.pack import load_pack
 from miles_sim.verify.play import play
 from miles_sim.verify.report import Verdict
+from miles_sim.verify.rule import Case
 
 from .catalog import DEFECTS, Defect
 
-RULES = {rule.id: rule for rule in load_pack() if rule.scope != "scenario"}
+RULES = {rule.id: rule for rule in load_pack()}
 
 
 async def judged(name: str) -> dict[str, Judgement]:
-    """All rules on one case, `scenario/session`, played on our own implementation."""
-    scenario, _, session = name.partition("/")
+    """All rules on one case, `scenario/session` or `scenario/v1+v2`, as if it was played under python -O."""
+    scenario, _, sessions = name.partition("/")
     network = LocalNetwork()
+    cases: dict[str, Case] = {}
     try:
-        case = await play(library.load(scenario), ReferenceTarget(network), session=session, network=network)  # type: ignore[arg-type]
+        for session in sessions.split("+"):
+            case = await play(library.load(scenario), ReferenceTarget(network), session=session, network=network)  # type: ignore[arg-type]
+            cases[session] = replace(case, capabilities=case.capabilities | {"python-O"})
     finally:
         await network.aclose()
-    return {judgement.rule.id: judgement for judgement in judge(case, list(RULES.values()))}
+    rules = list(RULES.values())
+    judgements = judge_scenario(cases, rules, frozenset()) if len(cases) > 1 else judge(cases[sessions], rules)
+    return {judgement.rule.id: judgement for judgement in judgements}
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=[defect.name for defect in DEFECTS])
