@@ -28,14 +28,22 @@ class Server:
     asked: dict[str, Any] = field(default_factory=dict)
     instead: Callable[[httpx.Request], Any] | None = None
     """Answers, or raises, in place of the request to collect."""
+    held: str | None = None
+    """Path of a request that waits after it has arrived."""
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(self, request: httpx.Request) -> httpx.Response:
         await asyncio.sleep(0)
+        if request.url.path == "/sessions":
+            self.open.add("/sessions/s1")
+        if request.url.path == self.held:
+            self.arrived.set()
+            await self.released.wait()
         if request.method == "DELETE":
             self.open.remove(request.url.path)
             return httpx.Response(204)
         if request.url.path == "/sessions":
-            self.open.add("/sessions/s1")
             return httpx.Response(200, json={"session_id": "s1"})
         self.asked = json.loads(request.content)
         if self.instead is not None:
@@ -264,6 +272,21 @@ async def test_server_that_cannot_be_reached_is_a_session_error(server: Server) 
         )
         with pytest.raises(SessionError, match="refused"):
             await generate(arguments)
+
+
+@pytest.mark.parametrize("held", ["/sessions", "/sessions/s1"])
+async def test_cancelling_while_a_session_opens_or_closes_leaves_none(server: Server, held: str) -> None:
+    server.forest.grow()
+    server.held = held
+    task = asyncio.ensure_future(run(server))
+    await server.arrived.wait()
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(0)
+    server.released.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not server.open
 
 
 @pytest.mark.parametrize("turns", range(6))
