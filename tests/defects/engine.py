@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from miles_sim.engine import engine, prefix_cache, seeding
+from miles_sim.engine import prefix_cache, scheduler, seeding
 
 from .defect import defect
 
