@@ -189,6 +189,7 @@ def _segment(number: int, turn: Turn, settings: RolloutSettings) -> dict[str, An
         "node_id": record.seq,
         "response_id": record.response_id,
         "finish_reason": record.finish_reason,
+        "sampled": len(record.output_ids),
         "span": None if turn.whole else [turn.start, turn.end],
         "latency": record.meta_info.get("e2e_latency"),
         "spec_info": spec.to_dict(),

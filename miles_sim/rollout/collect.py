@@ -10,7 +10,7 @@ from miles_sim.rollout.mismatch import template_mismatch
 from miles_sim.rollout.plain import not_json
 from miles_sim.rollout.record import Record
 from miles_sim.rollout.sample import Sample
-from miles_sim.rollout.selection import apply_agent, pick, postprocess
+from miles_sim.rollout.selection import apply_agent, pick, postprocess, without_duplicates
 from miles_sim.rollout.session_metadata import all_ids, paths, session_metadata
 from miles_sim.rollout.settings import RolloutSettings
 from miles_sim.tokenizer import ChatTokenizer
@@ -23,7 +23,8 @@ class Collected:
     samples: list[Sample]
     session_metadata: dict[str, Any]
     """`max_trim_tokens`, `accumulated_token_ids` of the latest path; `agent` if it returned anything;
-    `tree` (`nodes`, `leaves`) for v2."""
+    `tree` (`nodes`, `leaves`) for v2; `unfit_leaves`, paths of whose first prompt `max_seq_len` leaves nothing to
+    sample, if any: `node_id`, `turns`, `tokens` (sampled ids)."""
     empty_reason: str | None
     """Why there are no samples: `no_records`, `all_truncated` (no path's first generation fits), `none_picked`."""
 
@@ -49,17 +50,23 @@ def collect(
     if not ordered:
         return Collected([], metadata, "no_records")
     material = []
+    unfit = []
     for path in [ordered] if settings.session == "v1" else paths(ordered):
         sample = assemble(path, settings=settings, tokenizer=tokenizer, max_seq_len=max_seq_len)
-        if sample is not None:
+        if sample is None:
+            sampled = sum(len(record.output_ids) for record in path)
+            unfit.append({"node_id": path[-1].seq, "turns": len(path), "tokens": sampled})
+        else:
             sample.metadata |= _path_metadata(path, settings, tokenizer)
             material.append(sample)
+    if unfit:
+        metadata["unfit_leaves"] = unfit
     if not material:
         return Collected([], metadata, "all_truncated")
     if settings.session == "v1":
         apply_agent(material, agent_metadata)
         return Collected(material, metadata, None)
-    picked = pick(material, metadata, settings.sample_picker)
+    picked = without_duplicates(pick(material, metadata, settings.sample_picker))
     samples = postprocess(picked, metadata, settings.sample_postprocessor) if picked else []
     return Collected(samples, metadata, None if samples else "none_picked")
 

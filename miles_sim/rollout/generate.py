@@ -2,17 +2,18 @@
 
 import asyncio
 import copy
+import hashlib
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
-from miles_sim.rollout.errors import AssemblyError, RolloutError, RolloutIdentityError, SessionError
+from miles_sim.rollout.errors import AssemblyError, RolloutError, RolloutIdentityError, SessionError, SettingsError
 from miles_sim.rollout.plain import not_json
-from miles_sim.rollout.sample import Sample, Status
+from miles_sim.rollout.sample import RESERVED, Sample, Status
 from miles_sim.rollout.settings import RolloutSettings
 from miles_sim.rollout.wire import SamplesReply, check_input, decode_samples
 
@@ -48,7 +49,8 @@ class GenerateInput:
     sampling_params: Mapping[str, Any]
     """Under miles' names (`max_new_tokens`, `sampling_seed`, …)."""
     agent: Agent
-    session_url: str
+    session_url: str | Sequence[str]
+    """The session server; of several, one is chosen by what the sample is, see `session_server`."""
     client: httpx.AsyncClient
     evaluation: bool = False
     """Nothing here depends on it; agents and hooks of one's own may."""
@@ -59,6 +61,10 @@ class GenerateOutput:
     """`samples`: a list under v2, also of one; a single sample under v1."""
 
     samples: Sample | list[Sample]
+    session_metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What the session server tells of the session (`collect.Collected`); empty where it could not be asked."""
+    empty_reason: str | None = None
+    """Why nothing was generated: `no_records`, `all_truncated`, `none_picked`, or `collect_failed`."""
 
     @property
     def as_list(self) -> list[Sample]:
@@ -76,6 +82,7 @@ async def generate(input: GenerateInput) -> GenerateOutput:
     settings = input.settings
     identity = _identity(input.sample, settings)
     check_input(input.sample)
+    _check_metadata(input.sample, settings)
     session = await _opened(input)
     try:
         agent_metadata, agent_error = await _run_agent(input, session)
@@ -94,7 +101,25 @@ async def generate(input: GenerateInput) -> GenerateOutput:
             sample.metadata["agent_error"] = dict(agent_error)
         if idle is not None:
             sample.non_generation_time = idle
-    return GenerateOutput(samples if settings.session == "v2" else samples[0])
+    told, reason = ({}, "collect_failed") if reply is None else (reply.session_metadata, reply.empty_reason)
+    return GenerateOutput(samples if settings.session == "v2" else samples[0], told, reason)
+
+
+def session_server(urls: str | Sequence[str], sample: Sample) -> str:
+    """The server for a sample's session: a pure function of the sample, so that runs can be repeated.
+
+    Samples with a `routing_key` stay together by it; others go round by their effective id.
+    SettingsError for an empty list.
+    """
+    if isinstance(urls, str):
+        return urls
+    if not urls:
+        raise SettingsError("session_url: an empty list; at least one is needed")
+    if sample.routing_key is not None:
+        number = int.from_bytes(hashlib.blake2b(sample.routing_key.encode(), digest_size=8).digest(), "big")
+    else:
+        number = sample.effective_id or 0
+    return urls[number % len(urls)]
 
 
 def request_kwargs(sampling_params: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,6 +138,15 @@ def _identity(sample: Sample, settings: RolloutSettings) -> int | None:
             "rollout_id: None, and index: None; a v2 rollout needs one of them, as its samples must share an id"
         )
     return sample.effective_id
+
+
+def _check_metadata(sample: Sample, settings: RolloutSettings) -> None:
+    """What would be overwritten in the end is refused before there is anything to lose."""
+    for key in RESERVED:
+        if key in sample.metadata and (key != "messages" or settings.record_messages):
+            raise AssemblyError(
+                f"input sample: metadata.{key}: set by assembly; rename it, or reset_for_retry what was sampled before"
+            )
 
 
 async def _opened(input: GenerateInput) -> str:
@@ -134,7 +168,7 @@ async def _close(input: GenerateInput, opening: "asyncio.Future[str]") -> None:
 
 
 async def _open(input: GenerateInput) -> str:
-    base = input.session_url.rstrip("/")
+    base = session_server(input.session_url, input.sample).rstrip("/")
     timeout = input.settings.collect_timeout
     try:
         response = await input.client.post(f"{base}/sessions", json={}, timeout=timeout)

@@ -57,6 +57,34 @@ def default_postprocess(samples: Sequence[Sample], session_metadata: SessionMeta
     return list(samples)
 
 
+def without_duplicates(samples: Sequence[Sample]) -> list[Sample]:
+    """One sample where several leaves end at the same id, because what they share was cut: the earliest leaf's.
+
+    What was left out of the others is told with it: their generations stand in its `lifecycle`, and count in `dropped`.
+    """
+    alike: dict[tuple[int, int], list[Sample]] = {}
+    for sample in samples:
+        end = next(segment for segment in reversed(sample.metadata["lifecycle"]) if segment["span"] is not None)
+        alike.setdefault((end["node_id"], end["span"][1]), []).append(sample)
+    kept = {id(_united(group)) for group in alike.values()}
+    return [sample for sample in samples if id(sample) in kept]
+
+
+def _united(samples: list[Sample]) -> Sample:
+    """The earliest leaf's sample, with what the others tell of their own generations."""
+    first = min(samples, key=lambda sample: int(sample.metadata["leaf"]["node_id"]))
+    told = {segment["node_id"] for segment in first.metadata["lifecycle"]}
+    for sample in samples:
+        own = [segment for segment in sample.metadata["lifecycle"] if segment["node_id"] not in told]
+        told |= {segment["node_id"] for segment in own}
+        first.metadata["lifecycle"] += own
+        for segment in own:
+            counts = first.metadata.setdefault("dropped", {}).setdefault(segment["dropped"], {"turns": 0, "tokens": 0})
+            counts["turns"] += 1
+            counts["tokens"] += segment["sampled"]
+    return first
+
+
 def apply_agent(samples: Sequence[Sample], agent_metadata: Mapping[str, Any] | None) -> None:
     """Give each sample what the agent returned: metadata, less the reserved keys, and its scalar `reward`."""
     if not agent_metadata:

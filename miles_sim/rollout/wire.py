@@ -19,7 +19,7 @@ from safetensors.numpy import load, save
 from miles_sim.rollout.counters import PrefixCacheInfo, SpecInfo
 from miles_sim.rollout.errors import AssemblyError, WireError
 from miles_sim.rollout.plain import not_json
-from miles_sim.rollout.sample import Sample, read_status
+from miles_sim.rollout.sample import RESERVED, Sample, read_status
 
 META = "_samples_meta"
 EMPTY_REASONS = ("no_records", "all_truncated", "none_picked")
@@ -239,6 +239,8 @@ def _set_json(sample: Sample, name: str, value: Any, place: str) -> None:
         elif name == "prefix_cache_info":
             sample.prefix_cache_info = PrefixCacheInfo.from_dict(value)
         elif name == "metadata":
+            if clash := sorted(set(RESERVED) & set(value) & set(sample.metadata)):
+                raise WireError(f"{place}.metadata.{clash[0]}: the input sample has it, too")
             sample.metadata.update(value)
         elif name == "weight_versions":
             sample.weight_versions = [_typed(version, (str,), f"{place}.weight_versions") for version in value]

@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from miles_sim.rollout.collect import collect
-from miles_sim.rollout.errors import AssemblyError, RolloutIdentityError, SessionError, WireError
-from miles_sim.rollout.generate import GenerateInput, GenerateOutput, generate, request_kwargs
-from miles_sim.rollout.sample import Sample, Status
+from miles_sim.rollout.errors import AssemblyError, RolloutIdentityError, SessionError, SettingsError, WireError
+from miles_sim.rollout.generate import GenerateInput, GenerateOutput, generate, request_kwargs, session_server
+from miles_sim.rollout.sample import RESERVED, Sample, Status
 from miles_sim.rollout.settings import RolloutSettings
 from miles_sim.rollout.wire import encode_samples
 
@@ -70,6 +70,7 @@ async def run(server: Server, sample: Sample | None = None, agent: Any = None, *
     async def idle(**kwargs: Any) -> None:
         return None
 
+    session_url = settings.pop("session_url", "http://sessions/")
     server.settings = replace(server.settings, **settings)
     async with httpx.AsyncClient(transport=httpx.MockTransport(server)) as client:
         return await generate(
@@ -78,7 +79,7 @@ async def run(server: Server, sample: Sample | None = None, agent: Any = None, *
                 sample=sample if sample is not None else Sample(index=7),
                 sampling_params={"max_new_tokens": 8, "sampling_seed": 3, "temperature": 1.0},
                 agent=agent or idle,
-                session_url="http://sessions/",
+                session_url=session_url,
                 client=client,
             )
         )
@@ -325,3 +326,67 @@ def test_sampling_parameters_become_request_keywords() -> None:
     kwargs = request_kwargs(params)
     assert kwargs == {"max_tokens": 5, "min_tokens": 1, "seed": 0, "stop": ["x"]}
     assert kwargs["stop"] is not params["stop"]
+
+
+@pytest.mark.parametrize("key", sorted(RESERVED))
+async def test_metadata_that_assembly_would_overwrite_is_refused_before_the_agent_runs(
+    server: Server, key: str
+) -> None:
+    async def agent(**kwargs: Any) -> None:
+        pytest.fail("the agent ran")
+
+    with pytest.raises(AssemblyError, match=rf"metadata\.{key}"):
+        await run(server, Sample(index=1, metadata={key: 1}), agent, record_messages=True)
+    assert not server.open
+
+
+async def test_a_datasets_messages_stay_where_none_are_recorded(server: Server) -> None:
+    server.forest.grow()
+    (sample,) = (await run(server, Sample(index=1, metadata={"messages": ["mine"]}))).as_list
+    assert sample.metadata["messages"] == ["mine"]
+
+
+async def test_the_session_is_told_beside_the_samples(server: Server) -> None:
+    two_leaves(server.forest)
+    output = await run(server)
+    assert [leaf["node_id"] for leaf in output.session_metadata["tree"]["leaves"]] == [0, 1]
+    assert output.empty_reason is None
+
+
+async def test_why_nothing_came_is_told(server: Server) -> None:
+    assert (await run(server)).empty_reason == "no_records"
+    server.forest.grow()
+    assert (await run(server, max_seq_len=1)).empty_reason == "all_truncated"
+
+    async def broken(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadError("gone")
+
+    server.instead = broken
+    assert (await run(server)).empty_reason == "collect_failed"
+
+
+def test_sessions_go_round_the_servers_by_what_the_sample_is() -> None:
+    urls = ["a", "b", "c"]
+    assert [session_server(urls, Sample(index=n)) for n in range(6)] == urls * 2
+    assert session_server(urls, Sample(index=1, rollout_id=5)) == "c"
+    by_key = {key: session_server(urls, Sample(index=n, routing_key=key)) for n, key in enumerate("abcdefgh")}
+    assert set(by_key.values()) == set(urls)
+    assert all(
+        session_server(urls, Sample(index=n, routing_key=key)) == by_key[key] for n, key in enumerate("hgfedcba")
+    )
+    assert session_server("only", Sample()) == "only"
+    assert session_server(urls, Sample()) == "a"
+    with pytest.raises(SettingsError, match="session_url"):
+        session_server([], Sample())
+
+
+async def test_a_rollout_stays_with_the_server_it_opened_its_session_on(server: Server) -> None:
+    hosts = []
+
+    async def agent(base_url: str, metadata: Any, **kwargs: Any) -> None:
+        hosts.append((httpx.URL(base_url).host, metadata["session_server_id"]))
+
+    for index in range(3):
+        await run(server, Sample(index=index), agent, session_url=["http://one", "http://two/"])
+    assert hosts == [("one", "one"), ("two", "two"), ("one", "one")]
+    assert not server.open

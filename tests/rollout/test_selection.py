@@ -13,6 +13,7 @@ from miles_sim.rollout.errors import AssemblyError
 from miles_sim.rollout.sample import RESERVED, Sample
 from miles_sim.rollout.selection import resolve
 from miles_sim.rollout.settings import RolloutSettings
+from miles_sim.rollout.wire import decode_samples, encode_samples
 
 
 def gather(forest: Any, settings: RolloutSettings, agent: dict[str, Any] | None = None, **changes: Any) -> Collected:
@@ -20,13 +21,21 @@ def gather(forest: Any, settings: RolloutSettings, agent: dict[str, Any] | None 
         forest.records,
         settings=replace(settings, **changes),
         tokenizer=forest.tokenizer,
-        max_seq_len=None,
+        max_seq_len=changes.get("max_seq_len"),
         agent_metadata=agent,
     )
 
 
 def leaves(collected: Collected) -> list[int]:
     return [sample.metadata["leaf"]["node_id"] for sample in collected.samples]
+
+
+def distinct(forest: Any, nodes: list[Any]) -> list[Any]:
+    """Of nodes whose paths end early in the same generation, the earliest."""
+    ends: dict[int, Any] = {}
+    for node in nodes:
+        ends.setdefault(forest.usable(node.path)[-1].number, node)
+    return list(ends.values())
 
 
 def named_hook(samples: list[Sample], session_metadata: dict[str, Any]) -> list[Sample]:
@@ -90,7 +99,7 @@ def test_kept_are_the_leaves_not_asked_again(data: st.DataObject, forests: Calla
             for later in forest.nodes
         )
 
-    kept = [node for node in forest.leaves if not superseded(node)]
+    kept = distinct(forest, [node for node in forest.leaves if not superseded(node)])
     expected = sorted(kept, key=lambda node: (len(node.path), node.number), reverse=True)
     assert leaves(gather(forest, settings)) == [node.number for node in expected]
 
@@ -132,6 +141,51 @@ def test_shared_generation_is_the_earliest_kept_leafs(forest: Any, settings: Rol
     assert by_leaf[first.number].loss_mask[:own] == [1] * own
     assert by_leaf[second.number].loss_mask[:own] == [0] * own
     assert sum(by_leaf[second.number].loss_mask) == len(second.output)
+
+
+def test_a_cut_within_what_leaves_share_gives_one_sample_that_counts_for_all(
+    forest: Any, settings: RolloutSettings
+) -> None:
+    root = forest.grow(sampled=6)
+    main = forest.grow(forest.grow(root, text="one"), text="more")
+    aside = forest.grow(root, text="two", sampled=5)
+    whole = len(root.record.prompt_ids) + len(root.output)
+    for limit in range(len(root.record.prompt_ids) + 1, whole + 1):
+        collected = gather(forest, settings, max_seq_len=limit)
+        (sample,) = collected.samples
+        assert sample.metadata["leaf"]["node_id"] == main.number
+        assert [segment["node_id"] for segment in sample.metadata["lifecycle"]] == [0, 1, 2, aside.number]
+        lost = sum(len(node.output) for node in forest.nodes) - sum(sample.loss_mask)
+        assert sample.metadata["dropped"] == {"max_seq_len": {"turns": 3, "tokens": lost}}
+        (row,) = session_rows(sample, collected, settings)
+        assert row["node_id"] == main.number
+
+
+def session_rows(sample: Sample, collected: Collected, settings: RolloutSettings) -> list[Any]:
+    """The samples' leaves as they come out of the wire."""
+    payload = encode_samples(collected.samples, collected.session_metadata, session="v2")
+    return [s.metadata["leaf"] for s in decode_samples(payload, Sample(index=1), session="v2").samples]
+
+
+@given(data=st.data())
+def test_no_limit_gives_two_samples_of_the_same_ids(
+    data: st.DataObject, forests: Callable[..., Any], settings: Any
+) -> None:
+    """At every position; and each generation of a path that was kept is trained, or counted as left out, in full."""
+    forest = forests(data.draw)
+    longest = max(len(node.record.prompt_ids) + len(node.output) for node in forest.nodes)
+    limit = data.draw(st.integers(1, longest))
+    collected = gather(forest, settings, max_seq_len=limit, sample_picker="keep_all")
+    ends = [
+        next((s["node_id"], s["span"][1]) for s in reversed(sample.metadata["lifecycle"]) if s["span"])
+        for sample in collected.samples
+    ]
+    assert len(set(ends)) == len(ends)
+    unfit = {row["node_id"] for row in collected.session_metadata.get("unfit_leaves", [])}
+    told = {segment["node_id"] for sample in collected.samples for segment in sample.metadata["lifecycle"]}
+    assert told == {node.number for leaf in forest.leaves if leaf.number not in unfit for node in leaf.path}
+    for leaf in forest.leaves:
+        assert (leaf.number in unfit) == (limit < len(leaf.path[0].record.prompt_ids) + bool(leaf.path[0].output))
 
 
 def test_dropped_leaf_owns_nothing(forest: Any, settings: RolloutSettings) -> None:
