@@ -35,6 +35,8 @@ class Generation(Document):
     """The engine's response id: `id` of the chat completion and of `meta_info`."""
     endpoint: str
     """`chat` or `generate`."""
+    asked: tuple[str, ...] = ()
+    """Fields of the request that reached the engine with a value and that its release reads, sorted."""
     attempt: int
     """How often the very same thing had been asked before."""
     prompt_ids: tuple[int, ...]

@@ -6,6 +6,7 @@ from functools import cached_property
 import orjson
 
 from miles_sim.engine import profiles, seeding
+from miles_sim.engine.arrived import arrived
 from miles_sim.engine.drawing import Model
 from miles_sim.engine.flight import Answered, Asked, Flight
 from miles_sim.engine.prefix_cache import PrefixCache
@@ -26,11 +27,13 @@ class Engine:
     A reply is a pure function of the seed, what was asked (prompt ids, text of the last message, sampling
     parameters, adapter) and how often that had been asked before: not of arrival order, headers, time or port. How
     much of it is said may also depend on who aborts it, and the figures of time on who else is served, as in life.
+    Of several engines with one seed each has its `number`: they say the same, under ids that never collide.
     """
 
-    def __init__(self, settings: EngineSettings, *, seed: int) -> None:
+    def __init__(self, settings: EngineSettings, *, seed: int, number: int = 0) -> None:
         self.settings = settings
         self.seed = seed
+        self.number = number
         self.profile = profiles.load(settings.profile)
         self.tokenizer = ByteTokenizer(settings.tokenizer)
         self.generations: list[Generation] = []
@@ -61,7 +64,8 @@ class Engine:
         check_length(len(prompt.ids), sampling.max_new_tokens, self.settings.context_length)
         check_hidden_states(request)
         check_ranges(sampling, self.profile.sampling)
-        answered = await self.answer(self.submit(prompt, sampling, endpoint="chat", rid=request.rid))
+        flight = self.submit(prompt, sampling, endpoint="chat", rid=request.rid, fields=arrived(request))
+        answered = await self.answer(flight)
         answered.raise_for_status()
         return orjson.dumps(
             chat_completion(self.profile, request, sampling, answered, tokenizer=self.tokenizer, texts=self._texts)
@@ -76,8 +80,10 @@ class Engine:
         rid: str | None = None,
         lora: str | None = None,
         extra_key: str | None = None,
+        fields: tuple[str, ...] = (),
     ) -> Flight:
-        """Take a request that was checked, and let it fly. `rid`: the id to give it, else one is drawn.
+        """Take a request that was checked, and let it fly. `rid`: the id to give it, else one is drawn. `fields`:
+        what it set, for the ledger.
 
         Without a clock, and not paused, it is done on return; the ledger has it when it is done.
         """
@@ -85,15 +91,17 @@ class Engine:
         attempt = self._attempts[question]
         self._attempts[question] += 1
         key = seeding.reply_key(self.seed, question, attempt)
+        names = seeding.names_key(key, self.number)
         asked = Asked(
-            id=rid or seeding.name(key, "id", 32),
+            id=rid or seeding.name(names, "id", 32),
             endpoint=endpoint,
             prompt_ids=prompt.ids,
             attempt=attempt,
-            key=key,
+            key=names,
             question=question,
             lora=lora,
             extra_key=extra_key,
+            fields=fields,
         )
         flight = Flight(asked, self._model.draw(prompt, sampling, key, attempt))
         self.scheduler.submit(flight)

@@ -25,12 +25,14 @@ class Asked:
     prompt_ids: tuple[int, ...]
     attempt: int
     key: bytes
-    """From which all of the reply is drawn; further names too."""
+    """From which the names in the answer are drawn, as the reply is from the key of the question."""
     question: bytes
     """Equal for requests that ask the very same thing."""
     lora: str | None = None
     extra_key: str | None = None
     """Requests with different ones share no prefix in the cache."""
+    fields: tuple[str, ...] = ()
+    """Of the request, those that came with a value."""
 
     @property
     def space(self) -> Space:

@@ -276,6 +276,7 @@ class Scheduler:
         return Generation(
             id=asked.id,
             endpoint=asked.endpoint,
+            asked=asked.fields,
             attempt=asked.attempt,
             prompt_ids=asked.prompt_ids,
             output_ids=drawn.output_ids if whole else drawn.output_ids[:length],

@@ -30,6 +30,11 @@ def reply_key(seed: int, asked: bytes, attempt: int) -> bytes:
     return blake2b(b"%d/%d/" % (seed, attempt) + asked, digest_size=16).digest()
 
 
+def names_key(key: bytes, engine: int) -> bytes:
+    """From which the engine of that number draws ids: the same reply has another id at each."""
+    return blake2b(b"engine %d/" % engine + key, digest_size=16).digest() if engine else key
+
+
 def chance(key: bytes, purpose: str) -> Random:
     """A generator of its own for each purpose, so that one part of a reply never shifts another."""
     return Random(blake2b(key + purpose.encode(), digest_size=16).digest())
