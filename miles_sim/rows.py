@@ -64,7 +64,8 @@ def _experts(truth: RowsTruth, drawn: "NDArray[np.uint64]") -> "Rows":
     strides = np.array([n for n in range(1, count + 1) if math.gcd(n, count) == 1], dtype=np.int32)
     first = (drawn % np.uint64(count)).astype(np.int32)
     stride = strides[(drawn >> np.uint64(32)) % np.uint64(len(strides))]
-    return (first[:, :, None] + stride[:, :, None] * np.arange(truth.topk, dtype=np.int32)) % np.int32(count)
+    numbers = first[:, :, None] + stride[:, :, None] * np.arange(truth.topk, dtype=np.int32)
+    return np.remainder(numbers, np.int32(count), dtype=np.int32)
 
 
 def _positions(truth: RowsTruth, drawn: "NDArray[np.uint64]", place: "NDArray[np.uint64]") -> "Rows":
@@ -93,4 +94,4 @@ def _mixed(values: "NDArray[np.uint64]") -> "NDArray[np.uint64]":
 
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    return np.bitwise_xor(values, values >> np.uint64(31), dtype=np.uint64)

@@ -8,10 +8,24 @@ that re-tokenises sampled text, where it should keep the sampled ids, shows at o
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
+
+from miles_sim.families import FAMILIES, Family
+
+__all__ = [
+    "FAMILIES",
+    "FIRST_PIECE",
+    "FIRST_SPACED_PIECE",
+    "FIRST_SPECIAL",
+    "PIECES",
+    "ByteTokenizer",
+    "ChatTokenizer",
+    "Family",
+    "Message",
+    "TokenizerError",
+]
 
 Message = Mapping[str, Any]
 
@@ -89,81 +103,6 @@ FIRST_PIECE = 256
 FIRST_SPACED_PIECE = FIRST_PIECE + len(_WORDS)
 FIRST_SPECIAL = FIRST_PIECE + len(PIECES)
 
-_TOOLS_BLOCK = (
-    "{%- if tools %}{{ '\\n\\n# Tools\\n<tools>' }}"
-    "{%- for tool in tools %}{{ '\\n' + (tool | tojson) }}{%- endfor %}{{ '\\n</tools>' }}{%- endif %}"
-)
-_REASONING = "{%- if m.reasoning_content %}{{ '<think>\\n' + m.reasoning_content + '\\n</think>\\n\\n' }}{%- endif %}"
-_CALLS = (
-    "{%- for call in m.tool_calls or [] %}{%- set f = call.function or call %}"
-    "{{ '\\n' if m.content or not loop.first else '' }}"
-    "{{ '<tool_call>\\n{\"name\": ' + (f.name | tojson) + ', \"arguments\": ' }}"
-    "{{ f.arguments if f.arguments is string else (f.arguments | tojson) }}{{ '}\\n</tool_call>' }}{%- endfor %}"
-)
-_FIRST_SYSTEM = "{%- if tools and (not messages or messages[0].role != 'system') %}"
-
-_CHATML = (
-    _FIRST_SYSTEM + "{{ '<|im_start|>system\\n' }}" + _TOOLS_BLOCK + "{{ '<|im_end|>' }}{%- endif %}"
-    "{%- for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}"
-    + _REASONING
-    + "{{ m.content or '' }}"
-    + _CALLS
-    + "{%- if loop.first and m.role == 'system' %}"
-    + _TOOLS_BLOCK
-    + "{%- endif %}{{ '<|im_end|>' }}{%- endfor %}"
-    "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{%- endif %}"
-)
-_DELIMITER = (
-    _FIRST_SYSTEM + "{{ '<|system|>\\n' }}" + _TOOLS_BLOCK + "{%- endif %}"
-    "{%- for m in messages %}{{ '<|observation|>\\n' if m.role == 'tool' else '<|' + m.role + '|>\\n' }}"
-    + _REASONING
-    + "{{ m.content or '' }}"
-    + _CALLS
-    + "{%- if loop.first and m.role == 'system' %}"
-    + _TOOLS_BLOCK
-    + "{%- endif %}{%- endfor %}"
-    "{%- if add_generation_prompt %}{{ '<|assistant|>\\n' }}{%- endif %}"
-)
-
-
-@dataclass(frozen=True)
-class Family:
-    """A chat format: its special tokens, stops, template and what the template does at a turn's end."""
-
-    name: str
-    specials: tuple[str, ...]
-    text_stop: str
-    """The token that ends a plain reply."""
-    call_stop: str
-    """The token that ends a reply with tool calls."""
-    template: str
-    max_trim_tokens: int
-    miles_tito: str
-    """The name under which miles registers the same boundary behaviour (`--tito-model`)."""
-
-
-FAMILIES: dict[str, Family] = {
-    "chatml": Family(
-        name="chatml",
-        specials=("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
-        text_stop="<|im_end|>",
-        call_stop="<|im_end|>",
-        template=_CHATML,
-        max_trim_tokens=0,
-        miles_tito="default",
-    ),
-    "delimiter": Family(
-        name="delimiter",
-        specials=("<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"),
-        text_stop="<|user|>",
-        call_stop="<|observation|>",
-        template=_DELIMITER,
-        max_trim_tokens=1,
-        miles_tito="glm47",
-    ),
-}
-"""`chatml` trims nothing; in `delimiter` a reply's stop token is also the next message's opener."""
-
 
 def _tojson(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
@@ -181,7 +120,7 @@ def _compiled(template: str) -> Any:
 class ByteTokenizer:
     """The built-in tokenizer of one `Family`.
 
-    Vocabulary: 256 bytes, the word `PIECES`, the family's special tokens, in this order.
+    Vocabulary: 256 bytes, the word `PIECES`, the family's special tokens and its marks, in this order.
     """
 
     def __init__(self, family: str = "chatml") -> None:
@@ -189,36 +128,41 @@ class ByteTokenizer:
             raise TokenizerError(f"tokenizer family: {family!r} is not one of {sorted(FAMILIES)}")
         self.family = FAMILIES[family]
         self.special_ids = {text: FIRST_SPECIAL + i for i, text in enumerate(self.family.specials)}
-        self.vocab_size = FIRST_SPECIAL + len(self.special_ids)
+        self.first_mark = FIRST_SPECIAL + len(self.special_ids)
+        self.mark_ids = {text: self.first_mark + i for i, text in enumerate(self.family.marks)}
+        """Single ids that decode to text like any other: think and tool tags."""
+        self.vocab_size = self.first_mark + len(self.mark_ids)
         self.text_stop_id = self.special_ids[self.family.text_stop]
         self.call_stop_id = self.special_ids[self.family.call_stop]
         self.stop_ids = frozenset({self.text_stop_id, self.call_stop_id})
-        self.eos_id = self.special_ids["<|endoftext|>"]
+        self.eos_id = self.special_ids[self.family.eos]
         self.max_trim_tokens = self.family.max_trim_tokens
         self.trailing_ids = self.stop_ids if self.max_trim_tokens else frozenset[int]()
-        self._split_specials = re.compile("(" + "|".join(map(re.escape, self.special_ids)) + ")")
+        self._added = {**self.special_ids, **self.mark_ids}
+        self._split_added = re.compile("(" + "|".join(map(re.escape, self._added)) + ")")
+        self._may_split = re.compile("|".join(sorted({re.escape(text[:2]) for text in self._added})))
         self._bytes = [bytes([i]) for i in range(256)] + [piece.encode() for piece in PIECES]
-        self._bytes += [text.encode() for text in self.special_ids]
+        self._bytes += [text.encode() for text in self._added]
 
     def encode(self, text: str) -> list[int]:
         """Canonical ids: one a byte, one a special token that stands in the text."""
-        if "<|" not in text:
+        if self._may_split.search(text) is None:
             return list(text.encode())
         ids: list[int] = []
-        for part in self._split_specials.split(text):
-            special = self.special_ids.get(part)
-            if special is None:
+        for part in self._split_added.split(text):
+            added = self._added.get(part)
+            if added is None:
                 ids.extend(part.encode())
             else:
-                ids.append(special)
+                ids.append(added)
         return ids
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
         """Text of `ids`; bytes that form no character become U+FFFD, as in any byte-level tokenizer."""
-        table, special = self._bytes, FIRST_SPECIAL
+        table, special, mark = self._bytes, FIRST_SPECIAL, self.first_mark
         try:
             if skip_special_tokens:
-                return b"".join([table[i] for i in ids if i < special]).decode(errors="replace")
+                return b"".join([table[i] for i in ids if i < special or i >= mark]).decode(errors="replace")
             return b"".join([table[i] for i in ids]).decode(errors="replace")
         except (IndexError, TypeError):
             bad = next(i for i in ids if not isinstance(i, int) or not 0 <= i < self.vocab_size)
@@ -243,6 +187,8 @@ class ByteTokenizer:
                 raise TokenizerError(f"messages[{i}].role: {message.get('role')!r} is not a string")
             if not isinstance(message.get("content"), str | None):
                 raise TokenizerError(f"messages[{i}].content: {type(message['content']).__name__} is not a string")
+        if self.family.object_arguments:
+            messages = [_with_object_arguments(message, i) for i, message in enumerate(messages)]
         text: str = _compiled(self.family.template).render(
             messages=messages, tools=tools, add_generation_prompt=add_generation_prompt, **(template_options or {})
         )
@@ -305,9 +251,9 @@ class ByteTokenizer:
                 "lstrip": False,
                 "rstrip": False,
                 "normalized": False,
-                "special": True,
+                "special": text in self.special_ids,
             }
-            for text, token in self.special_ids.items()
+            for text, token in self._added.items()
         ]
         byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
         return {
@@ -336,7 +282,7 @@ class ByteTokenizer:
             "tokenizer_config.json": {
                 "tokenizer_class": "PreTrainedTokenizerFast",
                 "eos_token": self.family.text_stop,
-                "pad_token": "<|endoftext|>",
+                "pad_token": self.family.eos,
                 "clean_up_tokenization_spaces": False,
                 "model_max_length": 1 << 20,
                 "chat_template": self.family.template,
@@ -344,6 +290,26 @@ class ByteTokenizer:
             },
             "config.json": {"model_type": "qwen2", "vocab_size": self.vocab_size},
         }
+
+
+def _with_object_arguments(message: Message, number: int) -> Message:
+    """The message with the arguments of its tool calls as objects, as SGLang hands them to a template."""
+    calls = message.get("tool_calls")
+    if not calls:
+        return message
+    return {**message, "tool_calls": [_with_object(call, f"messages[{number}].tool_calls") for call in calls]}
+
+
+def _with_object(call: Mapping[str, Any], place: str) -> dict[str, Any]:
+    function = call.get("function") or call
+    given = function.get("arguments")
+    try:
+        arguments = json.loads(given) if isinstance(given, str) else given
+    except ValueError:
+        arguments = given
+    if not isinstance(arguments, Mapping):
+        raise TokenizerError(f"{place}[].function.arguments: {given!r} is not a JSON object")
+    return {**call, "function": {**function, "arguments": arguments}}
 
 
 def _byte_symbols() -> list[str]:
