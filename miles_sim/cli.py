@@ -12,6 +12,7 @@ import typer
 
 from miles_sim.bench.cli import app as bench
 from miles_sim.exits import BROKEN, HOLDS, VIOLATED, honest
+from miles_sim.session_command import session
 
 if TYPE_CHECKING:
     from miles_sim.engine.settings import EngineSettings
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 
 app.add_typer(bench, name="bench")
+app.command()(session)
 
 # ruff: noqa: UP045 - the oldest Typer that we allow reads no `X | None`
 TargetName = Annotated[
@@ -224,7 +226,16 @@ def schemas(
 @app.command()
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = 30000,
+    port: Annotated[
+        Optional[list[int]],
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Port; 0: any free one. Of several engines the first, which the others follow, or one for each, "
+            "repeated. Default: 30000.",
+        ),
+    ] = None,
+    engines: Annotated[int, typer.Option(min=1, max=256, help="How many, each with its own cache and ids.")] = 1,
     settings: Annotated[
         Optional[Path], typer.Option(metavar="FILE", help="Engine settings as YAML, reply rules among them.")
     ] = None,
@@ -241,10 +252,11 @@ def serve(
         Optional[str], typer.Option(metavar="P,P,…", help="Acceptance by draft position. With --speculative.")
     ] = None,
 ) -> None:
-    """Serve a simulated SGLang engine until stopped.
+    """Serve simulated SGLang engines until stopped. Of several, all give one question the same reply.
 
     \b
     miles-sim serve --port 30000 --speculative EAGLE --acceptance 0.8,0.6,0.4
+    miles-sim serve --engines 2 --port 30000 --port 30100
     """
     with honest():
         from miles_sim import choices
@@ -258,15 +270,14 @@ def serve(
                 "acceptance": choices.probabilities(acceptance),
             },
         )
-        asyncio.run(_serve(chosen, seed, host, port))
+        asyncio.run(_serve(chosen, seed, engines, host, [30_000] if port is None else port))
 
 
-async def _serve(settings: "EngineSettings", seed: int, host: str, port: int) -> None:
-    from miles_sim.engine.engine import Engine
-    from miles_sim.transport import serve as listening
+async def _serve(settings: "EngineSettings", seed: int, engines: int, host: str, ports: list[int]) -> None:
+    from miles_sim.engine.fleet import Fleet
 
-    async with listening(Engine(settings, seed=seed).app, host=host, port=port) as url:
-        typer.echo(f"serving {settings.profile} at {url}; Ctrl-C stops it")
+    async with Fleet(settings, engines, seed=seed).served(host=host, ports=ports) as urls:
+        typer.echo(f"serving {settings.profile} at {' '.join(urls)}; Ctrl-C stops it")
         await _terminated()
 
 

@@ -27,9 +27,12 @@ def _ours() -> tuple[type[Exception], ...]:
     from miles_sim.bench.load import BenchError
     from miles_sim.choices import Impossible
     from miles_sim.document import DocumentError
+    from miles_sim.engine.fleet import FleetError
     from miles_sim.engine.profiles import ProfileError
+    from miles_sim.rollout.errors import SettingsError
     from miles_sim.targets.base import TargetError
     from miles_sim.targets.catalog import UnknownTargetError
+    from miles_sim.tokenizer import TokenizerError
     from miles_sim.verify.pack import PackError
     from miles_sim.verify.run import SelectionError
 
@@ -37,8 +40,11 @@ def _ours() -> tuple[type[Exception], ...]:
         BenchError,
         Impossible,
         DocumentError,
+        FleetError,
         ProfileError,
+        SettingsError,
         TargetError,
+        TokenizerError,
         UnknownTargetError,
         PackError,
         SelectionError,

@@ -177,6 +177,7 @@ def test_the_json_report_is_the_same_bytes_each_time_in_a_file_or_on_stdout(tmp_
         (["serve", "--profile", "no-such"], "no-such"),
         (["serve", "--speculative", "MAGIC"], "MAGIC"),
         (["serve", "--acceptance", "much"], "much"),
+        (["serve", "--engines", "3", "--port", "1", "--port", "2"], "2 ports for 3 engines"),
         (["serve", "--settings", "no-such.yaml"], "no-such.yaml"),
         (["schemas", "no-such"], "no-such"),
         (["verify", "--seed", "-1"], "--seed"),
@@ -211,6 +212,22 @@ def test_serve_answers_until_it_is_stopped_and_leaves_nothing(sent: signal.Signa
     assert (process.returncode, stderr) == (code, "")
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/health")
+
+
+def test_serve_has_several_engines_say_the_same_under_ids_of_their_own_and_stops_them_together() -> None:
+    with _process("serve", "--port", "0", "--engines", "2") as process:
+        assert process.stdout is not None
+        urls = re.findall(r"http://[^ ;]+", process.stdout.readline())
+        body = {"model": "sim", "messages": [{"role": "user", "content": "hello"}]}
+        replies = [httpx.post(f"{url}/v1/chat/completions", json=body).json() for url in urls]
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+    first, second = replies
+    assert first["choices"] == second["choices"]
+    assert first["id"] != second["id"]
+    for url in urls:
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{url}/health")
 
 
 def test_ctrl_c_ends_a_run_that_hangs_and_closes_the_target_of_the_current_folder(tmp_path: Path) -> None:
