@@ -44,7 +44,8 @@ async def test_all_say_the_same_under_ids_of_their_own(fleet: Fleet) -> None:
     ids = [answer["id"] for same in answers for answer in same]
     ids += [same["choices"][0]["message"]["tool_calls"][0]["id"] for same in answers[2]]
     assert len(set(ids)) == 12
-    assert [generation.id for generation in fleet.generations] == [a["id"] for one in zip(*answers, strict=True) for a in one]
+    by_engine = zip(*answers, strict=True)
+    assert [generation.id for generation in fleet.generations] == [a["id"] for one in by_engine for a in one]
 
 
 async def test_a_prefix_is_cached_where_it_was_seen(fleet: Fleet) -> None:
