@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from miles_sim.rollout.errors import MatcherError
+from miles_sim.rollout.errors import MatcherError, SettingsError
 from miles_sim.rollout.settings import MessageMatcher
 
 Message = Mapping[str, Any]
@@ -64,18 +64,18 @@ def resolve(setting: str | MessageMatcher) -> Matcher:
             return BUILT_IN[setting]
         module, dot, name = setting.rpartition(".")
         if not dot:
-            raise ValueError(f"message_matcher: {setting!r} is not one of {sorted(BUILT_IN)} and no dotted path")
+            raise SettingsError(f"message_matcher: {setting!r} is not one of {sorted(BUILT_IN)} and no dotted path")
         try:
             function = getattr(import_module(module), name)
         except (ImportError, AttributeError) as error:
-            raise ValueError(f"message_matcher: {setting!r} cannot be loaded: {error}") from error
+            raise SettingsError(f"message_matcher: {setting!r} cannot be loaded: {error}") from error
         return _own(function, setting)
     return _own(setting, getattr(setting, "__qualname__", repr(setting)))
 
 
 def _own(function: Any, name: str) -> ComparingMatcher:
     if not callable(function) or inspect.iscoroutinefunction(function):
-        raise ValueError(f"message_matcher: {name} is not a plain function of (stored, replayed)")
+        raise SettingsError(f"message_matcher: {name} is not a plain function of (stored, replayed)")
     return ComparingMatcher(name=name, compare=function)
 
 
