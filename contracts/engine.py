@@ -5,6 +5,7 @@ from miles_sim.tokenizer import ByteTokenizer
 from miles_sim.verify import Case, Recorder, rule
 
 _REASON = "Every other contract takes its expectations from here."
+_DUE_ON_CHAT = ("input_ids", "logprobs", "return_meta_info")
 
 
 @rule(
@@ -71,6 +72,26 @@ def response_ids_unique(case: Case, see: Recorder) -> None:
     ids = [generation.id for generation in case.ledger.generations]
     if ids:
         see.equal(len(set(ids)), len(ids), "number of distinct response ids")
+
+
+@rule(
+    "engine/request-arrives-whole",
+    level="structure",
+    reason="An engine that never saw the ids samples from a prompt of its own, and says nothing of its tokens.",
+    source="sglang-router 0.3.2 drops what its request model does not know (docs/router.md)",
+)
+def request_arrives_whole(case: Case, see: Recorder) -> None:
+    """Chat requests reach the engine with the ids, and with what asks for tokens, logprobs and counters."""
+    for generation in case.ledger.generations:
+        if generation.endpoint == "chat":
+            for field in _DUE_ON_CHAT:
+                see.that(
+                    field in generation.asked,
+                    f"{field} did not arrive at the engine: the session server or a router on the way dropped it",
+                    expected=_DUE_ON_CHAT,
+                    found=generation.asked,
+                    detail=f"generation {generation.id}",
+                )
 
 
 def _most_cached(case: Case, generation: Generation) -> int:

@@ -115,6 +115,7 @@ def _generation(
     return Generation(
         id=f"{rollout}-{ask.step}",
         endpoint="chat",
+        asked=("input_ids", "logprobs", "messages", "return_meta_info"),
         attempt=int(ask.retry_of is not None),
         prompt_ids=prompt,
         output_ids=output,

@@ -256,6 +256,11 @@ BROKEN: list[tuple[str, Make, Callable[[SimpleNamespace, Case], Case]]] = [
     ),
     ("engine/replies-agree", lambda m: m.make(), lambda m, c: m.change_generation(c, logprobs=())),
     ("engine/response-ids-unique", lambda m: m.make(), lambda m, c: m.change_generation(c, 1, id="0-1")),
+    (
+        "engine/request-arrives-whole",
+        lambda m: m.make(),
+        lambda m, c: m.change_generation(c, 1, asked=("logprobs", "messages", "return_meta_info")),
+    ),
 ]
 
 

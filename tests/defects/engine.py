@@ -1,11 +1,14 @@
 """The simulator's own: a ledger that contradicts itself."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 
 from miles_sim.engine import prefix_cache, scheduler, seeding
+from miles_sim.rollout.session import upstream
 
 from .defect import defect
 
@@ -26,6 +29,18 @@ def bonus_ids_count_as_drafts(m: pytest.MonkeyPatch) -> None:
 def whole_prompts_are_cached(m: pytest.MonkeyPatch) -> None:
     """The simulator's own: not even the last prompt id is computed."""
     m.setattr(prefix_cache.PrefixCache, "cached", lambda self, prompt, **rest: len(prompt))
+
+
+@defect("linear/v1", "engine/request-arrives-whole")
+def router_drops_input_ids(m: pytest.MonkeyPatch) -> None:
+    """A router between session server and engine passes on only what its request model knows."""
+    answer = upstream.Upstream._answer
+
+    async def without_ids(self: upstream.Upstream, call: upstream.Call) -> upstream.Answer:
+        body = {key: value for key, value in orjson.loads(call.body).items() if key != "input_ids"}
+        return await answer(self, replace(call, body=orjson.dumps(body)))
+
+    m.setattr(upstream.Upstream, "_answer", without_ids)
 
 
 @defect("linear/v1", "engine/response-ids-unique")
