@@ -61,6 +61,12 @@ class Timing:
         return self.first_token / MICRO
 
     @property
+    def decode_throughput(self) -> float | None:
+        """Ids a second for each id after the first; None where the first was the last."""
+        spent = self.finished - self.first_token
+        return MICRO / spent if spent else None
+
+    @property
     def sent_at(self) -> float:
         return self.at(self.finished)
 
@@ -101,10 +107,17 @@ class VirtualClock:
 
 
 class RealClock:
-    """The event loop's monotonic clock."""
+    """The event loop's monotonic clock, from 0 when it is first read."""
+
+    def __init__(self) -> None:
+        self._start: float | None = None
 
     def now(self) -> int:
-        return round(asyncio.get_running_loop().time() * MICRO)
+        now = asyncio.get_running_loop().time()
+        if self._start is None:
+            self._start = now
+        return round((now - self._start) * MICRO)
 
     def call_at(self, when: int, call: Callable[[], None]) -> asyncio.Handle:
-        return asyncio.get_running_loop().call_at(when / MICRO, call)
+        loop = asyncio.get_running_loop()
+        return loop.call_at((loop.time() if self._start is None else self._start) + when / MICRO, call)

@@ -1,24 +1,35 @@
 """The simulated engine: settings and a seed in, answers and the ledger of what was really generated out."""
 
+import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import cached_property
 
 import orjson
 
 from miles_sim.engine import profiles, seeding
+from miles_sim.engine.adapters import Adapters
 from miles_sim.engine.arrived import arrived
 from miles_sim.engine.drawing import Model
-from miles_sim.engine.flight import Answered, Asked, Flight
+from miles_sim.engine.errors import RequestError
+from miles_sim.engine.flight import Answered, Asked, Flight, Step
 from miles_sim.engine.prefix_cache import PrefixCache
 from miles_sim.engine.prompt import Prompt, check_length, check_vocabulary, prompt_of
+from miles_sim.engine.release import release
 from miles_sim.engine.request import check, check_hidden_states, parse
 from miles_sim.engine.sampling import Sampling, check_ranges, sampling_of
 from miles_sim.engine.scheduler import Scheduler
 from miles_sim.engine.settings import EngineSettings
+from miles_sim.engine.statistics import Statistics
 from miles_sim.engine.wire import chat_completion, token_texts
 from miles_sim.ledger import Generation
 from miles_sim.tokenizer import ByteTokenizer
 from miles_sim.transport import ASGIApp
+
+MAX_TOTAL_TOKENS = 1 << 20
+"""What an engine without a limit says that its KV cache holds."""
+Gone = Callable[[], Awaitable[None]]
+"""Returns when the client has hung up."""
 
 
 class Engine:
@@ -35,16 +46,31 @@ class Engine:
         self.seed = seed
         self.number = number
         self.profile = profiles.load(settings.profile)
+        self.release = release(settings.profile)
+        self.model_path = settings.model
+        """Follows an update of the weights from disk."""
+        self.adapters = Adapters(settings.lora, disabled_is_refused=self.release.lora_disabled == "refused")
+        self.statistics = Statistics()
         self.tokenizer = ByteTokenizer(settings.tokenizer)
         self.generations: list[Generation] = []
         """What was really generated, in the order in which it was done."""
         self.requests_open = 0
         """HTTP requests under way."""
         self.prefix_cache = PrefixCache()
-        self.scheduler = Scheduler(settings, self.prefix_cache, finished=self._enter)
+        self.scheduler = Scheduler(settings, self.prefix_cache, finished=self._enter, seed=seed)
         self._model = Model(settings, self.profile, self.tokenizer)
         self._attempts: Counter[bytes] = Counter()
         self._texts = token_texts(settings.tokenizer)
+
+    @property
+    def version(self) -> str:
+        """Version of the release, as `/server_info` tells it."""
+        return self.profile.release.removeprefix("sglang ")
+
+    @property
+    def max_total_tokens(self) -> int:
+        """Ids that the KV cache holds."""
+        return MAX_TOTAL_TOKENS
 
     @cached_property
     def app(self) -> ASGIApp:
@@ -53,7 +79,7 @@ class Engine:
 
         return application(self)
 
-    async def chat(self, body: bytes, *, content_type: str = "application/json") -> bytes:
+    async def chat(self, body: bytes, *, content_type: str = "application/json", gone: Gone | None = None) -> bytes:
         """The JSON of a chat completion; `RequestError` for what is refused. Cancelled, it aborts its request."""
         wire = self.profile.chat
         request = parse(body, content_type=content_type, fields=wire.fields)
@@ -65,7 +91,7 @@ class Engine:
         check_hidden_states(request)
         check_ranges(sampling, self.profile.sampling)
         flight = self.submit(prompt, sampling, endpoint="chat", rid=request.rid, fields=arrived(request))
-        answered = await self.answer(flight)
+        answered = await self.answer(flight, gone=gone)
         answered.raise_for_status()
         return orjson.dumps(
             chat_completion(self.profile, request, sampling, answered, tokenizer=self.tokenizer, texts=self._texts)
@@ -85,8 +111,11 @@ class Engine:
         """Take a request that was checked, and let it fly. `rid`: the id to give it, else one is drawn. `fields`:
         what it set, for the ledger.
 
-        Without a clock, and not paused, it is done on return; the ledger has it when it is done.
+        Without a clock, and not paused, it is done on return; the ledger has it when it is done. `RequestError` where
+        a request of that `rid` is under way.
         """
+        if rid in self.scheduler.flights:
+            raise RequestError(f"Duplicate request ID detected: {rid}")
         question = seeding.asked_key(prompt.ids, prompt.last_text, sampling, lora)
         attempt = self._attempts[question]
         self._attempts[question] += 1
@@ -107,13 +136,30 @@ class Engine:
         self.scheduler.submit(flight)
         return flight
 
-    async def answer(self, flight: Flight) -> Answered:
-        """What comes of it. Who waits for it may be cancelled: then it is aborted, as by a client that hangs up."""
+    async def answer(self, flight: Flight, *, gone: Gone | None = None) -> Answered:
+        """What comes of it. It is aborted when its client is gone, or who waits for it here is cancelled."""
+        if flight.answered is not None:
+            return flight.answered
+        watch = asyncio.ensure_future(self._drop_when(flight, gone)) if gone else None
         try:
             return await flight
         finally:
-            if not flight.done:
-                self.scheduler.drop(flight)
+            if watch:
+                watch.cancel()
+            self.scheduler.drop(flight)
+
+    async def steps(self, flight: Flight) -> AsyncIterator[Step]:
+        """Its forward passes, for a stream; when that is closed or cancelled before the end, it is aborted."""
+        try:
+            async for step in flight:
+                yield step
+        finally:
+            self.scheduler.drop(flight)
+
+    async def _drop_when(self, flight: Flight, gone: Gone) -> None:
+        await gone()
+        self.scheduler.drop(flight)
 
     def _enter(self, flight: Flight, answered: Answered) -> None:
+        self.statistics.count(answered)
         self.generations.append(answered.generation)

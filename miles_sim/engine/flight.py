@@ -49,6 +49,8 @@ class Drawn:
     finish_reason: Reason
     drafts: tuple[int, ...] | None = None
     """Drafts accepted in each verify step; None without speculative decoding."""
+    misbehaved: str | None = None
+    """How the model was asked to go wrong."""
 
     @cached_property
     def ends(self) -> Sequence[int]:

@@ -8,12 +8,15 @@ from operator import itemgetter
 from typing import Literal
 
 from miles_sim.engine.clock import Clock, Latency, RealClock, Timing, VirtualClock
+from miles_sim.engine.experts import Experts, Indexer, experts_truth
 from miles_sim.engine.finish import ABORTED
-from miles_sim.engine.flight import Answered, Flight, Reason
+from miles_sim.engine.flight import Answered, Asked, Flight, Reason
 from miles_sim.engine.prefix_cache import PrefixCache
+from miles_sim.engine.release import FlushRule
 from miles_sim.engine.settings import EngineSettings
 from miles_sim.engine.speculative import truth
 from miles_sim.ledger import Generation, WeightSpan
+from miles_sim.rows import RowsTruth
 
 PauseMode = Literal["abort", "retract", "in_place"]
 QUEUE_ABORTED: Reason = {"type": "abort", "message": "Abort in waiting queue"}
@@ -28,8 +31,14 @@ class Scheduler:
     """
 
     def __init__(
-        self, settings: EngineSettings, cache: PrefixCache, *, finished: Callable[[Flight, Answered], None]
+        self,
+        settings: EngineSettings,
+        cache: PrefixCache,
+        *,
+        finished: Callable[[Flight, Answered], None],
+        seed: int = 0,
     ) -> None:
+        self._seed = seed
         self.weight_version = settings.weight_version
         self.paused: PauseMode | None = None
         self.flights: OrderedDict[str, Flight] = OrderedDict()
@@ -49,7 +58,16 @@ class Scheduler:
         self._frozen: dict[Flight, int] = {}
         """Of requests that stand still: microseconds to their next step."""
         self._draining = 0
-        self._idle: list[asyncio.Future[None]] = []
+        self._watchers: list[asyncio.Future[None]] = []
+
+    def now(self) -> int:
+        """Microseconds on the engine's clock."""
+        return self._clock.now()
+
+    @property
+    def stopped(self) -> bool:
+        """No forward pass is run."""
+        return self.paused in ("retract", "in_place")
 
     @property
     def closed(self) -> bool:
@@ -81,10 +99,10 @@ class Scheduler:
                 flight.aborting = dict(ABORTED)
 
     def drop(self, flight: Flight) -> None:
-        """Its client is gone: abort it, and where it is kept outside, forget it."""
+        """Its client is gone: abort it, even where it is kept outside."""
         if flight.phase == "held" and not flight.done:
             self.held.remove(flight)
-            del self.flights[flight.id]
+            self._finish(flight, dict(QUEUE_ABORTED), from_queue=True)
         elif self.flights.get(flight.id) is flight:
             self.abort(flight.id)
 
@@ -115,27 +133,55 @@ class Scheduler:
             self._move_at(now + left, flight)
         self._let_in()
         self._admit()
+        self._tell()
 
     async def settled(self) -> None:
         """Until nothing runs and nothing waits."""
         while not self.idle:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._idle.append(future)
-            await future
+            await self._changed()
 
-    async def change_weights(self, version: str | None, *, flush: bool) -> None:
-        """Under a pause at once; else when all that is under way has finished, with new requests kept outside."""
+    async def resumed(self) -> None:
+        """Until generation is not paused."""
+        while self.paused is not None:
+            await self._changed()
+
+    def _changed(self) -> "asyncio.Future[None]":
+        """Done when the engine falls idle or is resumed."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._watchers.append(future)
+        return future
+
+    def _tell(self) -> None:
+        watchers, self._watchers = self._watchers, []
+        for watcher in watchers:
+            if not watcher.done():
+                watcher.set_result(None)
+
+    async def change_weights(self, version: str | None, *, flush: FlushRule | None) -> bool:
+        """Under a pause at once; else when all that is under way has finished, with new requests kept outside.
+
+        `flush`: what the release needs to empty its prefix cache, None to leave it; False where that was not so.
+        """
         if self.paused is None:
             self._draining += 1
             try:
                 await self.settled()
             finally:
                 self._draining -= 1
-        if flush:
-            self._cache.clear()
         if version is not None:
             self.set_version(version)
+        flushed = flush is None or self.flush(flush)
         self._let_in()
+        return flushed
+
+    async def exclusive(self) -> None:
+        """Until nothing is under way, with new requests kept outside meanwhile; at once under a pause."""
+        await self.change_weights(None, flush=None)
+
+    async def without(self, lora: str) -> None:
+        """Until no request is under way that runs on this adapter."""
+        for flight in [flight for flight in self.flights.values() if flight.asked.lora == lora]:
+            await flight
 
     def set_version(self, version: str) -> None:
         """Ids sampled from here on are by this version; what is in flight keeps the one it had for what it has."""
@@ -144,9 +190,14 @@ class Scheduler:
                 flight.versions.append((self.weight_version, flight.length))
         self.weight_version = version
 
-    def flush(self) -> bool:
-        """Empty the prefix cache; False, and nothing done, unless nothing runs and, but for a pause, nothing waits."""
-        if self.running or (self.waiting and self.paused is None):
+    def can_flush(self, needs: FlushRule) -> bool:
+        """Nothing runs and, as far as the release minds, nothing waits; what is kept outside does not count."""
+        waiting_minds = needs == "idle" or (needs == "idle_or_paused" and not self.stopped)
+        return not self.running and not (waiting_minds and self.waiting)
+
+    def flush(self, needs: FlushRule) -> bool:
+        """Empty the prefix cache; False, and nothing done, where it cannot be."""
+        if not self.can_flush(needs):
             return False
         self._cache.clear()
         return True
@@ -176,7 +227,7 @@ class Scheduler:
         return limit is None or len(self.running) < limit
 
     def _admit(self) -> None:
-        while self.waiting and self._room and self.paused in (None, "abort"):
+        while self.waiting and self._room and not self.stopped:
             self._start(self.waiting.popleft())
 
     def _start(self, flight: Flight) -> None:
@@ -260,11 +311,8 @@ class Scheduler:
         self._finished(flight, answered)
         flight.moved()
         self._admit()
-        if self.idle:
-            futures, self._idle = self._idle, []
-            for future in futures:
-                if not future.done():
-                    future.set_result(None)
+        if self._watchers and self.idle:
+            self._tell()
 
     def _generation(self, flight: Flight, reason: Reason) -> Generation:
         asked, drawn, length = flight.asked, flight.drawn, flight.length
@@ -288,6 +336,15 @@ class Scheduler:
             retractions=flight.retractions,
             lora=asked.lora,
             spec=spec,
+            misbehaved=drawn.misbehaved,
+            routed_experts=self._rows(self._settings.experts, asked, spans),
+            indexer_topk=self._rows(self._settings.indexer, asked, spans),
+        )
+
+    def _rows(self, model: Experts | Indexer | None, asked: Asked, spans: list[WeightSpan]) -> RowsTruth | None:
+        tokens = len(asked.prompt_ids)
+        return experts_truth(
+            model, seed=self._seed, prompt_tokens=tokens, weight_version=self.weight_version, spans=spans
         )
 
     def _retract(self, flight: Flight) -> None:

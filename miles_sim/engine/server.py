@@ -1,45 +1,43 @@
-"""The engine's HTTP face: an ASGI application with SGLang's routes, status codes and error bodies."""
+"""The engine's HTTP face: an ASGI application with the release's routes, status codes and error bodies."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-import orjson
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from miles_sim.engine.errors import RequestError
+from miles_sim.engine.answers import answer, refusal
+from miles_sim.engine.body import Handler
+from miles_sim.engine.control import Control
+from miles_sim.engine.errors import NotModelledError, RequestError
+from miles_sim.engine.info import Info
+from miles_sim.engine.metrics import CONTENT_TYPE, exposition
+from miles_sim.engine.weights import Weights
 from miles_sim.transport import ASGIApp
 
 if TYPE_CHECKING:
     from miles_sim.engine.engine import Engine
 
-Handler = Callable[[Request], Awaitable[Response]]
-
 
 def application(engine: "Engine") -> ASGIApp:
-    """The ASGI application of this engine; `requests_open` counts what it has under way."""
+    """The ASGI application of this engine; `requests_open` counts what it has under way.
 
-    async def chat(request: Request) -> Response:
-        body = await request.body()
-        try:
-            answer = await engine.chat(body, content_type=request.headers.get("content-type", ""))
-        except RequestError as error:
-            return _json(orjson.dumps(error.body), error.status)
-        return _json(answer)
-
-    async def health(request: Request) -> Response:
-        return Response(status_code=200)
-
-    routed = Starlette(
-        routes=[
-            _route("/v1/chat/completions", chat, "POST"),
-            _route("/health", health, "GET"),
-        ],
-        exception_handlers={HTTPException: _detail},
-    )
+    A path that the release lacks is a 404, one that it has and this engine does not model a 501 that names it.
+    """
+    handlers = {
+        **_generation(engine),
+        **Info(engine).handlers(),
+        **Control(engine).handlers(),
+        **Weights(engine).handlers(),
+    }
+    routes = [_route(path, handlers.get(path, _unmodelled), methods) for path, methods in engine.release.routes.items()]
+    if engine.settings.metrics:
+        routes.append(_route("/metrics", _metrics(engine), ("GET",)))
+    routed = Starlette(routes=routes, exception_handlers={HTTPException: _detail})
+    routed.router.redirect_slashes = False
 
     async def app(
         scope: MutableMapping[str, Any],
@@ -56,10 +54,49 @@ def application(engine: "Engine") -> ASGIApp:
     return app
 
 
-def _route(path: str, handler: Handler, method: str) -> Route:
-    """A route for exactly one method: FastAPI, unlike Starlette, answers HEAD on a GET route with 405."""
-    route = Route(path, handler, methods=[method])
-    route.methods = {method}
+def _generation(engine: "Engine") -> dict[str, Handler]:
+    async def chat(request: Request) -> Response:
+        body = await request.body()
+        content_type = request.headers.get("content-type", "")
+        said = await engine.chat(body, content_type=content_type, gone=gone(request))
+        return Response(said, media_type="application/json")
+
+    return {"/v1/chat/completions": chat}
+
+
+def gone(request: Request) -> Callable[[], Awaitable[None]]:
+    """Returns when the client of this request, whose body was read, has hung up."""
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    return watch
+
+
+def _metrics(engine: "Engine") -> Handler:
+    async def metrics(request: Request) -> Response:
+        return Response(exposition(engine), media_type=CONTENT_TYPE)
+
+    return metrics
+
+
+async def _unmodelled(request: Request) -> Response:
+    path = request.scope["route"].path if "route" in request.scope else request.url.path
+    raise NotModelledError("path", path, "see `miles-sim profiles NAME --json`")
+
+
+def _route(path: str, handler: Handler, methods: tuple[str, ...]) -> Route:
+    """A route for exactly these methods: FastAPI, unlike Starlette, answers HEAD on a GET route with 405."""
+
+    async def guarded(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except RequestError as error:
+            return refusal(error)
+
+    route = Route(path, guarded, methods=list(methods))
+    route.methods = set(methods)
     return route
 
 
@@ -67,9 +104,6 @@ async def _detail(request: Request, error: Exception) -> Response:
     """404 and 405 as FastAPI words them."""
     if not isinstance(error, HTTPException):
         raise error
-    headers = getattr(error, "headers", None)
-    return _json(orjson.dumps({"detail": error.detail}), error.status_code, headers)
-
-
-def _json(body: bytes, status: int = 200, headers: Any = None) -> Response:
-    return Response(body, status_code=status, headers=headers, media_type="application/json")
+    response = answer({"detail": error.detail}, error.status_code)
+    response.headers.update(getattr(error, "headers", None) or {})
+    return response

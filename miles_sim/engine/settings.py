@@ -38,13 +38,19 @@ class EngineSettings(Document):
     profile: str = "sglang-0.5.16"
     """Which release's wire it speaks: a file name in `fixtures/wire/`."""
     tokenizer: str = "chatml"
-    """A built-in family (`chatml`, `delimiter`)."""
+    """A built-in family: `chatml`, `delimiter`, or one that thinks: `qwen3`, `deepseek`, `deepseek31`, `glm`, `kimi`."""
     model: str = "sim"
     context_length: int = Field(default=32_768, ge=16)
     weight_version: str = "default"
     speculative: Speculative | None = None
     prefix_cache: bool = True
     """Off: `cached_tokens` is 0 for every request, as under `--disable-radix-cache`."""
+    tool_call_parser: Literal["family", "qwen25", "deepseekv3", "deepseekv31", "glm45", "kimi_k2"] | None = "family"
+    """SGLang's `--tool-call-parser`; `family`: the one for the tokenizer's format; None: calls stay text."""
+    reasoning_parser: (
+        Literal["family", "qwen3", "qwen3-thinking", "deepseek-r1", "glm45", "kimi_k2"] | None
+    ) = "family"
+    """SGLang's `--reasoning-parser`; `family`: the one for the tokenizer's format, none where that does not think."""
     experts: Experts | None = None
     """None: not a mixture of experts, or not served with its rows: `return_routed_experts` gives none."""
     indexer: Indexer | None = None
@@ -54,9 +60,20 @@ class EngineSettings(Document):
     """Requests that run at the same time; those beyond wait in a queue. Needs a clock."""
     max_queued_requests: int | None = Field(default=None, ge=1)
     """Requests that wait; those beyond are refused with 503. Needs a clock."""
+    lora: dict[str, str] | None = None
+    """Path by name of the adapters that are loaded at the start; None: the engine serves no adapters."""
+    metrics: bool = False
+    """Serve `/metrics`, and metrics in `meta_info`, as under `--enable-metrics`."""
     rules: tuple[ReplyRule, ...] = ()
     """First match wins; a request that none matches gets `default_reply`."""
     default_reply: Reply = Reply()
+
+    @property
+    def parsers(self) -> tuple[str | None, str | None]:
+        """Names of the tool-call and the reasoning parser."""
+        family = FAMILIES[self.tokenizer]
+        tool = family.tool_format if self.tool_call_parser == "family" else self.tool_call_parser
+        return tool, family.reasoning_format if self.reasoning_parser == "family" else self.reasoning_parser
 
     @field_validator("tokenizer")
     @classmethod

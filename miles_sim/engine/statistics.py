@@ -1,0 +1,70 @@
+"""What an engine has done so far, counted: the source of load reports and of Prometheus metrics."""
+
+from bisect import bisect_left
+from itertools import accumulate
+
+from miles_sim.engine.flight import Answered
+
+_LATENCY = (0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400)
+_QUEUE = (0, 0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100, 200, 300, 400, 500, 600, 700)
+_STEP = (0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035, 0.04, 0.06, 0.08, 0.1, 0.2, 0.4, 0.6, 0.8)
+
+
+class Histogram:
+    """Observations by upper bound, bounds included."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float, times: int = 1) -> None:
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.sum += value * times
+
+    def cumulative(self) -> list[int]:
+        """Observations at or below each bound, then all."""
+        return list(accumulate(self.counts))
+
+
+class Statistics:
+    """Counters over all finished requests of one engine."""
+
+    def __init__(self) -> None:
+        self.requests = self.aborted = self.retracted = 0
+        self.prompt_tokens = self.cached_tokens = self.generated_tokens = 0
+        self.drafted = self.accepted = self.verify_steps = 0
+        self.hit_rate = 0.0
+        """Of the last request that ran."""
+        self.accept_length = self.accept_rate = 0.0
+        """Of the last request with a verify step."""
+        self.queue_time = Histogram(_QUEUE)
+        self.first_token = Histogram(_LATENCY)
+        self.between_tokens = Histogram(_STEP)
+        self.latency = Histogram((*_LATENCY, 600, 1200, 1800, 2400))
+
+    def count(self, answered: Answered) -> None:
+        """A request is done."""
+        generation, timing = answered.generation, answered.timing
+        self.aborted += generation.finish_reason["type"] == "abort"
+        self.retracted += generation.retractions
+        if answered.from_queue:
+            return
+        self.requests += 1
+        prompt, output = len(generation.prompt_ids), len(generation.output_ids)
+        self.prompt_tokens += prompt
+        self.cached_tokens += generation.cached_tokens
+        self.generated_tokens += output
+        self.hit_rate = generation.cached_tokens / prompt if prompt else 0.0
+        spec = generation.spec
+        if spec is not None and spec.verify_ct:
+            self.drafted += spec.drafted
+            self.accepted += spec.accepted
+            self.verify_steps += spec.verify_ct
+            self.accept_length = 1 + spec.accepted / spec.verify_ct
+            self.accept_rate = spec.accepted / spec.drafted
+        self.queue_time.observe(timing.queue_time)
+        self.first_token.observe(timing.first_token_latency)
+        self.latency.observe(timing.latency)
+        if output > 1:
+            self.between_tokens.observe((timing.latency - timing.first_token_latency) / (output - 1), output - 1)
