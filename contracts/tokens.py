@@ -1,6 +1,7 @@
 """Tokens: what the trainer sees is what the engine saw and said, id by id."""
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 
 from miles_sim.ledger import Generation
@@ -56,6 +57,7 @@ def prompt_is_what_the_engine_got(case: Case, rollout: RolloutCase, sample: Samp
         "the prompt is that of no request",
         expected=f"prompt ids of one of {len(rollout.generations)} generations",
         found=_nearest(prompt, rollout.generations),
+        tokens=range(_agreeing(prompt, rollout.generations), len(prompt)),
     ):
         found = rollout.alignment(sample)
         if found.spans:
@@ -78,6 +80,7 @@ def response_is_what_it_said(case: Case, rollout: RolloutCase, sample: SampleVie
         "ids at the end come from no generation",
         expected=f"a reply up to {len(sample.tokens)}",
         found=f"the last reply ends at {found.end}" if found.spans else "no reply at all",
+        tokens=range(max(found.end, found.response_start), len(sample.tokens)),
     )
 
 
@@ -105,10 +108,15 @@ def logprobs_aligned(case: Case, rollout: RolloutCase, sample: SampleView, see: 
             expected=expected[at : at + 3],
             found=said[at : at + 3],
             detail=f"token {span.start + at}",
+            tokens=[span.start + n for n, (a, b) in enumerate(zip(said, expected, strict=False)) if a != b],
         )
     wrong = [at for at in found.unsaid() if stated[at - shift] != 0.0]
     see.that(
-        not wrong, "ids that nobody sampled have a logprob", expected=0.0, found=f"{len(wrong)} ids from {wrong[:1]}"
+        not wrong,
+        "ids that nobody sampled have a logprob",
+        expected=0.0,
+        found=f"{len(wrong)} ids from {wrong[:1]}",
+        tokens=wrong,
     )
 
 
@@ -126,7 +134,11 @@ def observation_masked(case: Case, rollout: RolloutCase, sample: SampleView, see
     if unsaid:
         wrong = [at for at in unsaid if trainable[at - found.response_start]]
         see.that(
-            not wrong, "observations are trainable", expected="0", found=f"{len(wrong)} ids from token {wrong[:1]}"
+            not wrong,
+            "observations are trainable",
+            expected="0",
+            found=f"{len(wrong)} ids from token {wrong[:1]}",
+            tokens=wrong,
         )
 
 
@@ -153,12 +165,15 @@ def trainable_exactly_once(case: Case, rollout: RolloutCase, see: Recorder) -> N
         wrong = [
             at for at, count in enumerate(times) if (at < wanted and count != 1) or count > 1 or (at >= room and count)
         ]
+        number, positions = _where(rollout, generation, wrong)
         see.that(
             not wrong,
             "sampled ids are not trainable exactly once" if room else "ids of a dropped generation are trainable",
             expected=f"ids 0..{wanted - 1} once" if wanted > 0 else "none",
             found=f"{len(wrong)} ids otherwise, the first is id {wrong[0]}: {times[wrong[0]]} times" if wrong else "",
             detail=f"step {node.step}",
+            sample=number,
+            tokens=positions,
         )
 
 
@@ -242,8 +257,22 @@ def text_agrees(case: Case, rollout: RolloutCase, sample: SampleView, see: Recor
 
 
 def _nearest(prompt: tuple[int, ...], generations: tuple[Generation, ...]) -> str:
-    best = max((shared(g.prompt_ids, prompt) for g in generations), default=0)
+    best = _agreeing(prompt, generations)
     return f"{len(prompt)} ids, of which the first {best} agree with a request"
+
+
+def _agreeing(prompt: tuple[int, ...], generations: tuple[Generation, ...]) -> int:
+    return max((shared(g.prompt_ids, prompt) for g in generations), default=0)
+
+
+def _where(rollout: RolloutCase, generation: Generation, wrong: Sequence[int]) -> tuple[int | None, list[int]]:
+    """The last sample that holds this generation, and the places there of its ids `wrong`."""
+    if wrong:
+        for number in reversed(range(len(rollout.samples))):
+            for span in rollout.alignments[number].spans:
+                if span.generation.id == generation.id:
+                    return number, [span.start + at for at in wrong if at < span.matched]
+    return None, []
 
 
 def _trainable(rollout: RolloutCase) -> Counter[tuple[str, int]]:

@@ -3,24 +3,28 @@
 import os
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import IO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from miles_sim.report.groups import Group, groups
+from miles_sim.report.marks import marked_sample
 from miles_sim.report.text import cut
 from miles_sim.report.tree import branching, tree_lines
-from miles_sim.verify.report import ContractView, Report, Result, Verdict
+from miles_sim.verify.report import Report, Verdict
 from miles_sim.verify.rule import Case
 
 PLAIN_WIDTH = 120
 """Columns where the output is no terminal and `COLUMNS` says nothing."""
-SHOWN_RESULTS = 5
-"""Violating cases that are printed in full for each contract."""
-SHOWN_FINDINGS = 3
-"""Findings that are printed for each of them."""
+WHOLE_GROUPS = 4
+"""Shapes of violation that are shown with the sample and its offending tokens."""
+BRIEF_GROUPS = 16
+"""Shapes that are shown with what was expected and found; those beyond are told in one line each."""
+SHOWN_NAMES = 6
+"""Cases that are named for each shape."""
 
 _STYLES = {
     Verdict.PASS: "green",
@@ -46,7 +50,7 @@ def print_report(report: Report, cases: Mapping[str, Case], out: Console, *, qui
         _opening(report, out)
         _trees(cases, out)
         _contracts(report, out)
-    _wrong(report, out)
+    _wrong(report, cases, out)
     out.print(closing_line(report), style="bold green" if report.holds else "bold red", soft_wrap=True)
 
 
@@ -107,37 +111,46 @@ def _tally(verdicts: Mapping[Verdict, int]) -> str:
     )
 
 
-def _wrong(report: Report, out: Console) -> None:
-    by_contract: dict[str, list[Result]] = defaultdict(list)
-    for result in report.results:
-        if result.verdict in (Verdict.VIOLATION, Verdict.UNEXPECTED_PASS):
-            by_contract[result.contract].append(result)
+def _wrong(report: Report, cases: Mapping[str, Case], out: Console) -> None:
+    found = groups(report)
+    for number, group in enumerate(found[:BRIEF_GROUPS]):
+        _group(group, cases, out, whole=number < WHOLE_GROUPS)
+    for group in found[BRIEF_GROUPS:]:
+        out.print(f"{group.contract.id}: {group.shape}: {_counted(group)}", style="red", soft_wrap=True)
+    if found[BRIEF_GROUPS:]:
+        out.print()
     for contract in report.contracts:
-        if by_contract[contract.id]:
-            _wrong_contract(contract, by_contract[contract.id], out)
-        elif contract.verdict is Verdict.VACUOUS:
+        if contract.verdict is Verdict.VACUOUS:
             out.print(f"{contract.id} is vacuous: {contract.reason}", style=_STYLES[Verdict.VACUOUS], soft_wrap=True)
             out.print()
     for entry in report.unmatched_baseline:
         out.print(f"baseline: {entry} answers to nothing in this run", style="bold red", soft_wrap=True)
 
 
-def _wrong_contract(contract: ContractView, results: Sequence[Result], out: Console) -> None:
+def _group(group: Group, cases: Mapping[str, Case], out: Console, *, whole: bool) -> None:
+    """One shape of violation: the most telling finding, and where else it was found."""
+    contract, hit = group.contract, group.telling(cases)
     out.print(f"{contract.id} ({contract.severity}): {contract.statement}", style="bold red", soft_wrap=True)
-    for result in results[:SHOWN_RESULTS]:
-        out.print(f"  {result.scenario}" + (f": {result.message}" if not result.findings else ""), soft_wrap=True)
-        for finding in result.findings[:SHOWN_FINDINGS]:
-            out.print(f"    {finding.where}: {finding.message}", soft_wrap=True)
-            if finding.expected or finding.found:
-                out.print(f"      expected  {cut(finding.expected, 200)}", soft_wrap=True)
-                out.print(f"      found     {cut(finding.found, 200)}", soft_wrap=True)
-        if len(result.findings) > SHOWN_FINDINGS:
-            out.print(f"    … {len(result.findings) - SHOWN_FINDINGS} more findings")
-        if result.repro:
-            out.print(f"    {result.repro}", style="cyan", soft_wrap=True)
-    if len(results) > SHOWN_RESULTS:
-        out.print(f"  … {len(results) - SHOWN_RESULTS} more cases")
+    out.print(f"  {hit.finding.message}", style="bold", soft_wrap=True)
+    out.print(f"  {hit.result.scenario}, {hit.finding.where}", soft_wrap=True)
+    if hit.finding.expected or hit.finding.found:
+        out.print(f"    expected  {cut(hit.finding.expected, 200)}", soft_wrap=True)
+        out.print(f"    found     {cut(hit.finding.found, 200)}", soft_wrap=True)
+    case = cases.get(hit.result.scenario)
+    for line in marked_sample(case, hit.finding) if whole and case is not None else ():
+        out.print(f"    {line}", style="bold red" if line.lstrip().startswith("^") else "", soft_wrap=True)
+    if hit.result.repro:
+        out.print(f"    {hit.result.repro}", style="cyan", soft_wrap=True)
+    if len(group.hits) > 1:
+        out.print(f"  {_counted(group)}", soft_wrap=True)
     out.print()
+
+
+def _counted(group: Group) -> str:
+    """How often, and in which cases: `4 findings in 3 cases: a/v1, a/v2, b/v2`."""
+    count, names = len(group.hits), group.cases
+    told = ", ".join(names[:SHOWN_NAMES]) + (f" and {len(names) - SHOWN_NAMES} more" if names[SHOWN_NAMES:] else "")
+    return f"{count} finding{'s' * (count > 1)} in {len(names)} case{'s' * (len(names) > 1)}: {told}"
 
 
 def _words(verdict: Verdict) -> str:

@@ -12,6 +12,7 @@ from miles_sim.verify.alignment import Alignment, align
 from miles_sim.verify.rule import RolloutCase
 
 TEXT_WIDTH = 46
+HEADINGS = ["who", "text", "ids", "mask"]
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,21 @@ class Segment:
     """Sampled ids of that reply that the sample has not."""
 
 
+Row = tuple[Segment, list[str]]
+"""A segment and its columns under `HEADINGS`."""
+
+
 def sample_lines(rollout: RolloutCase, tokenizer: ByteTokenizer) -> list[str]:
     """What came of one rollout: its error, or each of its samples."""
     lines = [f"rollout {rollout.number} gave {_outcome(rollout)}"]
     for position, sample in enumerate(rollout.samples):
         path = aligned(sample, rollout, tokenizer)
-        lines += ["", _head(position, sample), *_segment_lines(sample, rollout, path, tokenizer), *_facts(sample, path)]
+        lines += [
+            "",
+            sample_head(position, sample),
+            *_segment_lines(sample, rollout, path, tokenizer),
+            *_facts(sample, path),
+        ]
     return lines
 
 
@@ -39,7 +49,7 @@ def brief_lines(rollout: RolloutCase) -> list[str]:
     """The same in two lines a sample: what it is, and the digests of its arrays."""
     lines = [f"rollout {rollout.number} gave {_outcome(rollout)}"]
     for position, sample in enumerate(rollout.samples):
-        lines += [f"  {_head(position, sample)}", f"    {_digests(sample)}"]
+        lines += [f"  {sample_head(position, sample)}", f"    {_digests(sample)}"]
     return lines
 
 
@@ -76,7 +86,8 @@ def _outcome(rollout: RolloutCase) -> str:
     return "no sample" if not count else "1 sample" if count == 1 else f"{count} samples"
 
 
-def _head(position: int, sample: SampleView) -> str:
+def sample_head(position: int, sample: SampleView) -> str:
+    """What a sample is, in one line."""
     parts = [
         f"sample {position}: {sample.status}",
         f"rollout_id {_none(sample.rollout_id)}",
@@ -87,15 +98,25 @@ def _head(position: int, sample: SampleView) -> str:
     return ", ".join(parts + (["removed"] if sample.remove_sample else []))
 
 
-def _segment_lines(sample: SampleView, rollout: RolloutCase, path: Alignment, tokenizer: ByteTokenizer) -> list[str]:
-    authors = {turn.response_id: turn.step for turn in rollout.turns if turn.response_id is not None}
-    rows = [["who", "text", "ids", "mask"]]
-    for part in segments(path, authors):
+def segment_rows(sample: SampleView, rollout: RolloutCase, path: Alignment, tokenizer: ByteTokenizer) -> list[Row]:
+    """The sample's segments, first to last, each with its columns."""
+    rows = []
+    for part in segments(path, authors(rollout)):
         text = cut(_text(sample.tokens[part.start : part.end], tokenizer), TEXT_WIDTH)
         missing = f" ({part.missing} more left out)" if part.missing else ""
         mask = _mask(sample, part, path.response_start)
-        rows.append([part.who, text, str(part.end - part.start), mask + missing])
-    return columns(rows, indent="  ") if len(rows) > 1 else ["  no ids"]
+        rows.append((part, [part.who, text, str(part.end - part.start), mask + missing]))
+    return rows
+
+
+def authors(rollout: RolloutCase) -> dict[str, str]:
+    """Generation id to the step that asked for it."""
+    return {turn.response_id: turn.step for turn in rollout.turns if turn.response_id is not None}
+
+
+def _segment_lines(sample: SampleView, rollout: RolloutCase, path: Alignment, tokenizer: ByteTokenizer) -> list[str]:
+    rows = [row for _, row in segment_rows(sample, rollout, path, tokenizer)]
+    return columns([HEADINGS, *rows], indent="  ") if rows else ["  no ids"]
 
 
 def _mask(sample: SampleView, part: Segment, border: int) -> str:
@@ -122,21 +143,25 @@ def _facts(sample: SampleView, path: Alignment) -> list[str]:
     return columns(rows, indent="  ")
 
 
-def _counters(sample: SampleView, path: Sequence[Generation]) -> str:
+def figures(sample: SampleView, path: Sequence[Generation]) -> list[tuple[str, float | None, float | None]]:
+    """Each speculative figure's name, what the sample says, and what the ledger says of the generations along it."""
     told, truths = sample.spec_info, [g.spec for g in path if g.spec is not None]
     if told is None:
-        return "absent"
+        return []
     accepted, drafted = sum(t.accepted for t in truths), sum(t.drafted for t in truths)
     steps, said = sum(t.verify_ct for t in truths), sum(len(g.output_ids) for g in path) if truths else 0
-    figures = (
+    return [
         ("accepted", told.spec_accept_token_num, accepted),
         ("drafted", told.spec_draft_token_num, drafted),
         ("steps", told.spec_verify_ct, steps),
         ("completion", told.completion_token_num, said),
         ("accept rate", told.accept_rate, accepted / drafted if drafted else None),
         ("accept length", told.accept_length, said / steps if steps else None),
-    )
-    return ", ".join(f"{name} {beside(found, true)}" for name, found, true in figures)
+    ]
+
+
+def _counters(sample: SampleView, path: Sequence[Generation]) -> str:
+    return ", ".join(f"{name} {beside(found, true)}" for name, found, true in figures(sample, path)) or "absent"
 
 
 def _prefix_cache(sample: SampleView, path: Sequence[Generation]) -> str:

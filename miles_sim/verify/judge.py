@@ -28,7 +28,10 @@ class _Blocked:
         self._failed: list[tuple[int, Place, str]] = []
 
     def add(self, rule: Rule, violations: Sequence[Violation]) -> None:
-        self._failed += [(int(rule.level), violation.place, rule.id) for violation in violations]
+        places = [violation.place for violation in violations]
+        if rule.scope != "sample":  # the sample that such a place names is where it shows best, not all that it spoils
+            places = [Place(place.rollout) for place in places]
+        self._failed += [(int(rule.level), place, rule.id) for place in places]
 
     def by(self, rule: Rule, rollout: int | None = None, sample: int | None = None) -> str | None:
         """The rule whose violation hides this place, if any."""

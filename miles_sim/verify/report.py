@@ -42,6 +42,10 @@ class Finding(Document):
     message: str
     expected: str = ""
     found: str = ""
+    rollout: int | None = None
+    sample: int | None = None
+    tokens: tuple[tuple[int, int], ...] = ()
+    """Stretches of the sample's tokens that are meant: from, up to and without."""
 
 
 class Result(Document):

@@ -125,6 +125,8 @@ class Place:
     rollout: int | None = None
     sample: int | None = None
     detail: str = ""
+    tokens: tuple[tuple[int, int], ...] = ()
+    """Positions in the sample's tokens that are meant: stretches from, up to and without, in order."""
 
     def __str__(self) -> str:
         parts = [f"rollout {self.rollout}"] if self.rollout is not None else []
@@ -156,13 +158,39 @@ class Recorder:
         """One witness; a violation unless `found == expected`."""
         return self.that(found == expected, message, expected=expected, found=found, detail=detail)
 
-    def that(self, holds: bool, message: str, *, expected: Any = "", found: Any = "", detail: str = "") -> bool:
-        """One witness; a violation unless it `holds`. `detail` says where within the rollout or sample."""
+    def that(
+        self,
+        holds: bool,
+        message: str,
+        *,
+        expected: Any = "",
+        found: Any = "",
+        detail: str = "",
+        sample: int | None = None,
+        tokens: Iterable[int] = (),
+    ) -> bool:
+        """One witness; a violation unless it `holds`. `detail` says where within the rollout or sample.
+
+        `tokens`: the positions in a sample's tokens that are wrong, which reports mark; a rule that is asked once a
+        rollout says with `sample` in which of its samples.
+        """
         self.witnesses += 1
         if not holds:
-            place = Place(self.place.rollout, self.place.sample, detail)
+            of_sample = self.place.sample if sample is None else sample
+            place = Place(self.place.rollout, of_sample, detail, stretches(tokens))
             self.violations.append(Violation(self.rule, place, message, brief(expected), brief(found)))
         return holds
+
+
+def stretches(positions: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """Positions as stretches without gaps, first to last."""
+    found: list[tuple[int, int]] = []
+    for position in sorted(set(positions)):
+        if found and found[-1][1] == position:
+            found[-1] = (found[-1][0], position + 1)
+        else:
+            found.append((position, position + 1))
+    return tuple(found)
 
 
 def brief(value: Any, limit: int = 160) -> str:

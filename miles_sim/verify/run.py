@@ -13,7 +13,7 @@ from miles_sim.verify.baseline import Baseline
 from miles_sim.verify.judge import Judgement, judge, judge_scenario
 from miles_sim.verify.play import play
 from miles_sim.verify.report import ContractView, Finding, Report, Result, TargetView, Verdict, summarise
-from miles_sim.verify.rule import Case, Level, Rule
+from miles_sim.verify.rule import Case, Level, Rule, Violation
 
 Progress = Callable[[str, int, int], None]
 """Called with (case name, number done, number in all) before each play."""
@@ -141,9 +141,7 @@ def _report(
 
 
 def _result(judgement: Judgement, command: Sequence[str]) -> Result:
-    findings = tuple(
-        Finding(where=str(v.place), message=v.message, expected=v.expected, found=v.found) for v in judgement.violations
-    )
+    findings = tuple(map(_finding, judgement.violations))
     repro = ""
     if findings:
         scenario = judgement.case.split("/")[0] if judgement.rule.scope == "scenario" else judgement.case
@@ -157,6 +155,19 @@ def _result(judgement: Judgement, command: Sequence[str]) -> Result:
         where=findings[0].where if findings else "",
         repro=repro,
         findings=findings,
+    )
+
+
+def _finding(violation: Violation) -> Finding:
+    place = violation.place
+    return Finding(
+        where=str(place),
+        message=violation.message,
+        expected=violation.expected,
+        found=violation.found,
+        rollout=place.rollout,
+        sample=place.sample,
+        tokens=place.tokens,
     )
 
 

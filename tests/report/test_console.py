@@ -71,17 +71,41 @@ def test_a_branching_scenario_shows_its_tree(case: Case) -> None:
 
 def test_a_violation_prints_rule_place_expected_found_and_how_to_see_it_again() -> None:
     text = _printed(_report(_result(Verdict.VIOLATION, findings=1)))
-    for part in ("counters/reaches-driver (must): Counters", "rollout 0, sample 0: drafted ids are lost", REPRO):
+    for part in ("counters/reaches-driver (must): Counters", "handmade/v2, rollout 0, sample 0", REPRO):
         assert part in text
     assert "expected  18" in text
     assert "found     0" in text
     assert text.splitlines()[-1].startswith("reference does not hold")
 
 
-def test_many_findings_are_cut_and_counted() -> None:
+def test_findings_that_say_the_same_are_told_once_and_counted() -> None:
     text = _printed(_report(_result(Verdict.VIOLATION, findings=40)))
-    assert "… 37 more findings" in text
-    assert text.count("drafted ids are lost") == 3
+    assert text.count("drafted ids are lost") == 1
+    assert "40 findings in 1 case: handmade/v2" in text
+
+
+def test_the_offending_tokens_are_marked_in_the_sample(case: Case) -> None:
+    result = _result(Verdict.VIOLATION, findings=1)
+    meant = result.findings[0].model_copy(update={"rollout": 0, "sample": 0, "tokens": ((27, 29),)})
+    text = _printed(_report(result.model_copy(update={"findings": (meant,)})), {"handmade/v2": case})
+    lines = text.splitlines()
+    (at,) = (number for number, line in enumerate(lines) if "at 27  " in line)
+    carets = lines[at + 1]
+    assert lines[at][carets.index("^") : carets.rindex("^") + 1] == "do"
+    assert carets.endswith("2 ids")
+
+
+def test_a_run_in_which_all_is_broken_stays_short(case: Case) -> None:
+    """Two thousand findings of forty contracts."""
+    results = [
+        _result(Verdict.VIOLATION, f"area/rule-{rule}", 1).model_copy(update={"scenario": f"case-{number}/v2"})
+        for rule in range(40)
+        for number in range(50)
+    ]
+    text = _printed(_report(*results), {"case-0/v2": case}, quiet=True)
+    assert len(text.splitlines()) < 250
+    assert "area/rule-39" in text
+    assert "50 findings in 50 cases: case-0/v2" in text
 
 
 def test_quiet_leaves_what_is_wrong_and_the_closing_line(case: Case) -> None:
@@ -109,7 +133,8 @@ def test_what_the_target_cannot_do_is_told_with_the_reason() -> None:
     assert "not there: leaks: no registry" in _printed(_report(_result(Verdict.PASS)))
 
 
-def test_output_that_is_no_terminal_is_plain_text_and_never_cut() -> None:
+def test_output_that_is_no_terminal_is_plain_text_and_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     name, reason = "counters/" + "long-name-" * 7, "nothing " * 30
     report = _report(_result(Verdict.VACUOUS, contract=name))
     (contract,) = report.contracts
