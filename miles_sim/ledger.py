@@ -56,6 +56,8 @@ class Generation(Document):
     """Name of the adapter."""
     spec: SpecTruth | None
     """None without speculative decoding; all zero where no verify step ran."""
+    misbehaved: str | None = None
+    """How the model was asked to go wrong (`Reply.misbehave`)."""
     routed_experts: RowsTruth | None = None
     """With prompt and output ids (`rows.rows`): the experts of each transition; None for a model without."""
     indexer_topk: RowsTruth | None = None

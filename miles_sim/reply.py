@@ -1,10 +1,42 @@
 """What the model says: shared by the engine's reply rules and the agent's plan."""
 
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from miles_sim.document import Document
+
+Misbehaviour = Literal[
+    "bad_json_open",
+    "bad_json_quotes",
+    "bad_json_comma",
+    "bad_json_bare",
+    "unknown_tool",
+    "wrong_arguments",
+    "same_call_id",
+    "unclosed_think",
+    "leaked_role",
+    "empty",
+    "repeated_specials",
+    "white_space",
+]
+"""What a model does now and then.
+
+`bad_json_open`: arguments lose their last brace; `_quotes`: single quotes; `_comma`: a comma before the brace;
+`_bare`: keys without quotes. In a format without JSON (GLM) all four lose a closing tag.
+`unknown_tool`: the first call names a tool that the request does not have.
+`wrong_arguments`: arguments that no schema asked for, and none that one did.
+`same_call_id`: all calls of the reply get one id (servers make up ids, but some pass on the model's).
+`unclosed_think`: the thought does not end before the content does.
+`leaked_role`: the opener of a message in the midst of the content, as a single special token.
+`empty`: nothing but the stop token.
+`repeated_specials`: a special token again and again before the end.
+`white_space`: around the content.
+A call that is cut by length needs no word of its own: `max_tokens` of the step does it.
+"""
+CALL_MISBEHAVIOUR = frozenset(
+    {"bad_json_open", "bad_json_quotes", "bad_json_comma", "bad_json_bare", "unknown_tool", "wrong_arguments"}
+)
 
 
 class ToolCall(Document):
@@ -22,9 +54,25 @@ class Reply(Document):
     """Ids to sample for the text before any tool call, the stop token not counted."""
     text: str | None = None
     """Exact text to say, in place of seeded words; `tokens` is then ignored."""
+    reasoning: int | str = Field(default=0, union_mode="left_to_right")
+    """What is thought before: ids of seeded text, or exact text. Families that think open and close a thought even
+    around nothing; in the others 0 or "" is no thought."""
     tool_calls: tuple[ToolCall, ...] = ()
+    misbehave: Misbehaviour | None = None
+    """How the reply goes wrong; the ledger has what was really sampled."""
     abort_after: int | None = Field(default=None, ge=0)
     """The engine aborts the running request after this many ids: finish reason `abort`, partial output."""
+
+    @model_validator(mode="after")
+    def _sayable(self) -> "Reply":
+        if isinstance(self.reasoning, int) and not 0 <= self.reasoning <= 100_000:
+            raise ValueError(f"reasoning: {self.reasoning!r} is not 0..100000 ids or a text")
+        least = 2 if self.misbehave == "same_call_id" else int(self.misbehave in CALL_MISBEHAVIOUR)
+        if len(self.tool_calls) < least:
+            raise ValueError(f"misbehave: {self.misbehave} needs {least} or more tool_calls")
+        if str(self.misbehave).startswith("bad_json") and not self.tool_calls[0].arguments:
+            raise ValueError(f"misbehave: {self.misbehave} needs arguments in the first of tool_calls")
+        return self
 
 
 class ReplyRule(Document):

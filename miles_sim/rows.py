@@ -65,7 +65,8 @@ def _experts(truth: RowsTruth, drawn: "NDArray[np.uint64]") -> "Rows":
     first = (drawn % np.uint64(count)).astype(np.int32)
     stride = strides[(drawn >> np.uint64(32)) % np.uint64(len(strides))]
     numbers = first[:, :, None] + stride[:, :, None] * np.arange(truth.topk, dtype=np.int32)
-    return np.remainder(numbers, np.int32(count), dtype=np.int32)
+    named: Rows = np.remainder(numbers, np.int32(count), dtype=np.int32)
+    return named
 
 
 def _positions(truth: RowsTruth, drawn: "NDArray[np.uint64]", place: "NDArray[np.uint64]") -> "Rows":
@@ -94,4 +95,5 @@ def _mixed(values: "NDArray[np.uint64]") -> "NDArray[np.uint64]":
 
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.bitwise_xor(values, values >> np.uint64(31), dtype=np.uint64)
+    mixed: NDArray[np.uint64] = values ^ (values >> np.uint64(31))
+    return mixed

@@ -11,6 +11,7 @@ from miles_sim.engine.replies import draft, reply_for, seeded_logprobs
 from miles_sim.engine.sampling import Sampling
 from miles_sim.engine.settings import EngineSettings
 from miles_sim.engine.speculative import accepted_drafts
+from miles_sim.reply import Reply
 from miles_sim.tokenizer import ByteTokenizer
 
 CONTEXT_MARGIN = 2
@@ -28,21 +29,22 @@ class Model:
 
     def draw(self, prompt: Prompt, sampling: Sampling, key: bytes, attempt: int) -> Drawn:
         """The reply with that key to what is asked for the `attempt`-th time."""
-        output_ids, reason = self._sample(prompt, sampling, key, attempt)
+        reply = reply_for(prompt.last_text, attempt, self._settings.rules, self._settings.default_reply)
+        output_ids, reason = self._sample(reply, prompt, sampling, key)
         count, speculative = len(output_ids), self._settings.speculative
         return Drawn(
             output_ids=tuple(output_ids),
             logprobs=tuple(seeded_logprobs(seeding.chance(key, "logprobs"), count)),
             finish_reason=reason,
+            misbehaved=reply.misbehave,
             drafts=tuple(accepted_drafts(count, speculative, seeding.chance(key, "drafts"))) if speculative else None,
         )
 
-    def _sample(self, prompt: Prompt, sampling: Sampling, key: bytes, attempt: int) -> tuple[list[int], dict[str, Any]]:
+    def _sample(self, reply: Reply, prompt: Prompt, sampling: Sampling, key: bytes) -> tuple[list[int], dict[str, Any]]:
         """Output ids and finish reason."""
-        reply = reply_for(prompt.last_text, attempt, self._settings.rules, self._settings.default_reply)
         room = self._settings.context_length - len(prompt.ids) - CONTEXT_MARGIN
         limit = room if sampling.max_new_tokens is None else min(sampling.max_new_tokens, room)
-        drafted = draft(reply, self._tokenizer, seeding.chance(key, "text"), limit=limit)
+        drafted = draft(reply, self._tokenizer, seeding.chance(key, "text"), limit=limit, prompt_ids=prompt.ids)
         bounds = Bounds(
             max_new_tokens=limit,
             stop=sampling.stop,

@@ -1,11 +1,12 @@
 """What the model says: the first rule that matches, drafted as ids before any bound cuts it."""
 
-import json
 from collections.abc import Sequence
 from random import Random
 
+from miles_sim.engine.formats import FORMATS
+from miles_sim.engine.misbehaviour import Parts, misbehaved
 from miles_sim.engine.seeding import words
-from miles_sim.reply import Reply, ReplyRule, ToolCall
+from miles_sim.reply import Reply, ReplyRule
 from miles_sim.tokenizer import FIRST_PIECE, FIRST_SPACED_PIECE, ByteTokenizer
 
 _WORDS = FIRST_SPACED_PIECE - FIRST_PIECE
@@ -24,26 +25,58 @@ def reply_for(last_text: str, attempt: int, rules: Sequence[ReplyRule], default:
     return default
 
 
-def draft(reply: Reply, tokenizer: ByteTokenizer, random: Random, *, limit: int) -> list[int]:
-    """All ids of the reply, its stop token last; seeded text is not drawn much beyond `limit`."""
-    said = reply.text
-    ids = seeded_text(random, reply.tokens, limit=limit) if said is None else tokenizer.encode(said)
-    if not reply.tool_calls:
-        return [*ids, tokenizer.text_stop_id]
-    return [*ids, *tokenizer.encode(spell_calls(reply.tool_calls, after_text=bool(ids))), tokenizer.call_stop_id]
+def draft(
+    reply: Reply, tokenizer: ByteTokenizer, random: Random, *, limit: int, prompt_ids: Sequence[int] = ()
+) -> list[int]:
+    """All ids of the reply, its stop token last; seeded text is not drawn much beyond `limit`.
 
-
-def spell_calls(calls: Sequence[ToolCall], *, after_text: bool) -> str:
-    """Tool calls as the families' templates write them, so that a rendered reply is the sampled one."""
-    blocks = [
-        f'<tool_call>\n{{"name": {_json(call.name)}, "arguments": {_json(call.arguments)}}}\n</tool_call>'
-        for call in calls
+    `prompt_ids` say whether a thought is closed or open already, and how many calls there were before.
+    """
+    family = tokenizer.family
+    thought = _text(reply.reasoning, tokenizer, random, limit)
+    content = _text(reply.tokens if reply.text is None else reply.text, tokenizer, random, limit)
+    parts = Parts(thought=thought, content=content, calls=reply.tool_calls)
+    if reply.misbehave is not None:
+        parts = misbehaved(parts, reply.misbehave, tokenizer)
+    spelled = ""
+    if parts.calls:
+        before = _calls_before(prompt_ids, tokenizer)
+        spelled = FORMATS[family.tool_format].spell(parts.calls, after_text=bool(parts.content), calls_before=before)
+        spelled = parts.broken(spelled)
+    stop = tokenizer.call_stop_id if parts.calls else tokenizer.text_stop_id
+    return [
+        *_thought(parts, tokenizer, prompt_ids, empty=not reply.reasoning),
+        *parts.content,
+        *tokenizer.encode(spelled),
+        *parts.tail,
+        stop,
     ]
-    return ("\n" if after_text else "") + "\n".join(blocks)
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _text(said: int | str, tokenizer: ByteTokenizer, random: Random, limit: int) -> list[int]:
+    return tokenizer.encode(said) if isinstance(said, str) else seeded_text(random, said, limit=limit)
+
+
+def _thought(parts: Parts, tokenizer: ByteTokenizer, prompt_ids: Sequence[int], *, empty: bool) -> list[int]:
+    """The thought in its tags, less those that the prompt ends with; nothing after a thought that the prompt closed."""
+    family = tokenizer.family
+    if parts.silent or (empty and not parts.unclosed and family.reasoning_format is None):
+        return []
+    opening, closing = (tokenizer.encode(tag) for tag in family.think)
+    if _ends_with(prompt_ids, [*opening, *closing]):
+        return []
+    begun = _ends_with(prompt_ids, opening)
+    return [*([] if begun else opening), *parts.thought, *([] if parts.unclosed else closing)]
+
+
+def _ends_with(ids: Sequence[int], end: Sequence[int]) -> bool:
+    return len(ids) >= len(end) and list(ids[len(ids) - len(end) :]) == list(end)
+
+
+def _calls_before(prompt_ids: Sequence[int], tokenizer: ByteTokenizer) -> int:
+    """Calls that stand in the prompt, where the format numbers them on."""
+    mark = tokenizer.mark_ids.get("<|tool_call_begin|>")
+    return 0 if mark is None else prompt_ids.count(mark)
 
 
 def seeded_text(random: Random, count: int, *, limit: int | None = None) -> list[int]:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from miles_sim.engine.formats import FORMATS
 from miles_sim.engine.profiles import load
-from miles_sim.engine.replies import spell_calls
 from miles_sim.engine.tool_calls import ParsedCall, call_index, parse
 from miles_sim.reply import ToolCall
 
@@ -90,7 +90,9 @@ values = st.recursive(
 def test_what_the_model_spells_is_what_is_parsed(arguments: dict[str, Any], text: str) -> None:
     if "</tool_call>" in json.dumps(arguments) or "parameters" in arguments:
         return
-    spelled = text + spell_calls([ToolCall(name="get_weather", arguments=arguments)] * 2, after_text=bool(text))
+    spelled = text + FORMATS["qwen25"].spell(
+        [ToolCall(name="get_weather", arguments=arguments)] * 2, after_text=bool(text), calls_before=0
+    )
     parsed = parse(spelled, stop(), TOOLS, DROPS)
     assert parsed.text == text.strip()
     assert parsed.calls is not None
