@@ -289,6 +289,7 @@ class ByteTokenizer:
                 "additional_special_tokens": list(self.special_ids),
             },
             "config.json": {"model_type": "qwen2", "vocab_size": self.vocab_size},
+            "generation_config.json": {"eos_token_id": sorted(self.stop_ids)},
         }
 
 
