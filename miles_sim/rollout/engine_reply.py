@@ -45,14 +45,14 @@ def check_prompt(meta_info: Mapping[str, Any], usage: Any, expected: int) -> Non
 
 
 def read_sampled(meta_info: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Sampled ids and their logprobs; UpstreamResponseError unless there is one pair for each of `completion_tokens`."""
+    """Sampled ids and their logprobs; UpstreamResponseError unless `completion_tokens` pairs are there."""
     entries = meta_info.get("output_token_logprobs")
     if not isinstance(entries, list):
         raise UpstreamResponseError(f"meta_info.output_token_logprobs: {short(entries)} is not a list")
     for i, entry in enumerate(entries):
         if not isinstance(entry, list) or len(entry) < 2:
             raise UpstreamResponseError(f"meta_info.output_token_logprobs[{i}]: {short(entry)} is not [logprob, id, …]")
-        if not _is_logprob(entry[0]):
+        if not is_logprob(entry[0]):
             raise UpstreamResponseError(
                 f"meta_info.output_token_logprobs[{i}][0]: {short(entry[0])} is not a finite number up to 0"
             )
@@ -66,7 +66,8 @@ def read_sampled(meta_info: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[f
     return tuple(entry[1] for entry in entries), tuple(float(entry[0]) for entry in entries)
 
 
-def _is_logprob(value: Any) -> bool:
+def is_logprob(value: Any) -> bool:
+    """A finite number up to 0; a bool is none."""
     return type(value) in (int, float) and math.isfinite(value) and value <= LARGEST_LOGPROB
 
 

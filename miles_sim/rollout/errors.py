@@ -17,6 +17,14 @@ class AssemblyError(RolloutError):
     """Records that do not form one sample: drifted ids, lengths that disagree, an unknown finish reason."""
 
 
+class BatchError(RolloutError):
+    """A batch of the wrong shape, or one that cannot be cut into training steps."""
+
+
+class ToolError(RolloutError):
+    """A tool that answered with something else than text."""
+
+
 class RewardError(RolloutError):
     """Rewards that cannot be used: missing where others are given, unequal among siblings, without a group."""
 

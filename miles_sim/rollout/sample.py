@@ -24,6 +24,8 @@ RESERVED = (
     "messages",
     "dropped",
     "agent_error",
+    "engine_error",
+    "halted",
 )
 """Metadata keys that assembly and generate own: what an agent returns under them is left out."""
 

@@ -1,0 +1,1 @@
+"""Rollouts straight against the engine's `/generate`, without a session server between."""
