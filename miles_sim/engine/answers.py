@@ -14,7 +14,9 @@ def answer(document: Any, status: int = 200) -> Response:
 
 
 def refusal(error: RequestError) -> Response:
-    """The error's own body and status."""
+    """The error's own body and status; without a body, the web framework's bare words."""
+    if not error.body:
+        return Response("Internal Server Error", status_code=error.status, media_type="text/plain")
     return answer(error.body, error.status)
 
 

@@ -1,30 +1,29 @@
 """The simulated engine: settings and a seed in, answers and the ledger of what was really generated out."""
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import cached_property
-
-import orjson
+from typing import TYPE_CHECKING
 
 from miles_sim.engine import profiles, seeding
 from miles_sim.engine.adapters import Adapters
-from miles_sim.engine.arrived import arrived
 from miles_sim.engine.drawing import Model
 from miles_sim.engine.errors import RequestError
 from miles_sim.engine.flight import Answered, Asked, Flight, Step
+from miles_sim.engine.log import Attempts, GenerationLog
 from miles_sim.engine.prefix_cache import PrefixCache
-from miles_sim.engine.prompt import Prompt, check_length, check_vocabulary, prompt_of
+from miles_sim.engine.prompt import Prompt
 from miles_sim.engine.release import release
-from miles_sim.engine.request import check, check_hidden_states, parse
-from miles_sim.engine.sampling import Sampling, check_ranges, sampling_of
+from miles_sim.engine.sampling import Sampling
 from miles_sim.engine.scheduler import Scheduler
 from miles_sim.engine.settings import EngineSettings
 from miles_sim.engine.statistics import Statistics
-from miles_sim.engine.wire import chat_completion, token_texts
 from miles_sim.ledger import Generation
 from miles_sim.tokenizer import ByteTokenizer
 from miles_sim.transport import ASGIApp
+
+if TYPE_CHECKING:
+    from miles_sim.engine.serving import Serving
 
 MAX_TOTAL_TOKENS = 1 << 20
 """What an engine without a limit says that its KV cache holds."""
@@ -52,15 +51,13 @@ class Engine:
         self.adapters = Adapters(settings.lora, disabled_is_refused=self.release.lora_disabled == "refused")
         self.statistics = Statistics()
         self.tokenizer = ByteTokenizer(settings.tokenizer)
-        self.generations: list[Generation] = []
-        """What was really generated, in the order in which it was done."""
         self.requests_open = 0
         """HTTP requests under way."""
-        self.prefix_cache = PrefixCache()
+        self.prefix_cache = PrefixCache(settings.cache_tokens)
         self.scheduler = Scheduler(settings, self.prefix_cache, finished=self._enter, seed=seed)
         self._model = Model(settings, self.profile, self.tokenizer)
-        self._attempts: Counter[bytes] = Counter()
-        self._texts = token_texts(settings.tokenizer)
+        self._attempts = Attempts(settings.ledger.questions)
+        self._log = GenerationLog(settings.ledger)
 
     @property
     def version(self) -> str:
@@ -70,7 +67,19 @@ class Engine:
     @property
     def max_total_tokens(self) -> int:
         """Ids that the KV cache holds."""
-        return MAX_TOTAL_TOKENS
+        return self.settings.cache_tokens or MAX_TOTAL_TOKENS
+
+    @property
+    def generations(self) -> list[Generation]:
+        """What was really generated, in the order in which it was done; with a bounded ledger the end of it."""
+        return self._log.generations
+
+    @cached_property
+    def serving(self) -> "Serving":
+        """The endpoints that generate."""
+        from miles_sim.engine.serving import Serving
+
+        return Serving(self)
 
     @cached_property
     def app(self) -> ASGIApp:
@@ -80,22 +89,10 @@ class Engine:
         return application(self)
 
     async def chat(self, body: bytes, *, content_type: str = "application/json", gone: Gone | None = None) -> bytes:
-        """The JSON of a chat completion; `RequestError` for what is refused. Cancelled, it aborts its request."""
-        wire = self.profile.chat
-        request = parse(body, content_type=content_type, fields=wire.fields)
-        check(request, stream_refuses=wire.stream.refuses)
-        prompt = prompt_of(request, self.tokenizer, bad_arguments=wire.bad_arguments)
-        sampling = sampling_of(request)
-        check_vocabulary(prompt.ids, self.tokenizer.vocab_size)
-        check_length(len(prompt.ids), sampling.max_new_tokens, self.settings.context_length)
-        check_hidden_states(request)
-        check_ranges(sampling, self.profile.sampling)
-        flight = self.submit(prompt, sampling, endpoint="chat", rid=request.rid, fields=arrived(request))
-        answered = await self.answer(flight, gone=gone)
-        answered.raise_for_status()
-        return orjson.dumps(
-            chat_completion(self.profile, request, sampling, answered, tokenizer=self.tokenizer, texts=self._texts)
-        )
+        """The JSON of a chat completion, or all events of a stream in one; `RequestError` for what is refused.
+        Cancelled, it aborts its request."""
+        said = await self.serving.chat(body, content_type=content_type, gone=gone)
+        return said if isinstance(said, bytes) else b"".join([piece async for piece in said])
 
     def submit(
         self,
@@ -107,9 +104,11 @@ class Engine:
         lora: str | None = None,
         extra_key: str | None = None,
         fields: tuple[str, ...] = (),
+        cache_limit: int | None = None,
     ) -> Flight:
         """Take a request that was checked, and let it fly. `rid`: the id to give it, else one is drawn. `fields`:
-        what it set, for the ledger.
+        what it set, for the ledger. `cache_limit`: most prompt ids that may come from the cache, the logprobs of
+        the others being asked for.
 
         Without a clock, and not paused, it is done on return; the ledger has it when it is done. `RequestError` where
         a request of that `rid` is under way.
@@ -117,8 +116,7 @@ class Engine:
         if rid in self.scheduler.flights:
             raise RequestError(f"Duplicate request ID detected: {rid}")
         question = seeding.asked_key(prompt.ids, prompt.last_text, sampling, lora)
-        attempt = self._attempts[question]
-        self._attempts[question] += 1
+        attempt = self._attempts.next(question)
         key = seeding.reply_key(self.seed, question, attempt)
         names = seeding.names_key(key, self.number)
         asked = Asked(
@@ -131,6 +129,7 @@ class Engine:
             lora=lora,
             extra_key=extra_key,
             fields=fields,
+            cache_limit=cache_limit,
         )
         flight = Flight(asked, self._model.draw(prompt, sampling, key, attempt))
         self.scheduler.submit(flight)
@@ -162,4 +161,8 @@ class Engine:
 
     def _enter(self, flight: Flight, answered: Answered) -> None:
         self.statistics.count(answered)
-        self.generations.append(answered.generation)
+        self._log.append(answered.generation)
+
+    def close(self) -> None:
+        """Close what is open: the file to which the ledger is spooled."""
+        self._log.close()

@@ -32,6 +32,8 @@ class Asked:
     extra_key: str | None = None
     """Requests with different ones share no prefix in the cache."""
     fields: tuple[str, ...] = ()
+    cache_limit: int | None = None
+    """Most prompt ids that may come from the prefix cache; None: no limit."""
     """Of the request, those that came with a value."""
 
     @property

@@ -2,80 +2,124 @@
 
 SGLang keeps prompt and output of each finished request in a radix tree, but for the last sampled id, which was
 never run through the model, and reuses the longest prefix of a new prompt, but for its last id, which it must run
-to have a first logit. So does this tree, with one restriction: a past generation counts only for a prompt that
-begins with that generation's *whole* prompt, that is for its continuations. Such a prompt can only be written
-after the past answer was read (unless a client makes up the assistant's words), so what is cached never depends
-on which of several concurrent conversations came first. In life it does, by exactly the part left out here: ids
-that independent conversations share, a common system message above all. The same thing asked again (attempt 1, 2,
-…) finds its whole prompt; an equal prompt with other sampling parameters finds what its own past left.
+to have a first logit. So does this tree.
+
+Without a capacity there is one restriction: a past generation counts only for a prompt that begins with that
+generation's *whole* prompt, that is for its continuations. Such a prompt can only be written after the past answer
+was read (unless a client makes up the assistant's words), so what is cached never depends on which of several
+concurrent conversations came first. In life it does, by exactly the part left out here: ids that independent
+conversations share, a common system message above all. The same thing asked again (attempt 1, 2, …) finds its whole
+prompt; an equal prompt with other sampling parameters finds what its own past left.
+
+With a capacity all is as in life: the longest prefix of whatever is there counts, and the leaves that were used least
+recently go first. What is there then depends on the order in which requests come and finish.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop, heappush
+
+from miles_sim.engine.packed import WIDTH, pack, shared_ids
+
+Space = tuple[str | None, str | None]
+"""(adapter, extra key): requests of different spaces share nothing."""
+_ID = WIDTH
+"""Bytes of a packed id."""
 
 
 class _Node:
     """The ids from the parent to here, and the shortest prompt among the generations that pass here."""
 
-    __slots__ = ("children", "ids", "shortest_prompt")
+    __slots__ = ("children", "ids", "parent", "shortest_prompt", "used")
 
-    def __init__(self, ids: tuple[int, ...], shortest_prompt: int) -> None:
+    def __init__(self, parent: "_Node | None", ids: bytes, shortest_prompt: int, used: int) -> None:
+        self.parent = parent
         self.ids = ids
         self.shortest_prompt = shortest_prompt
-        self.children: dict[int, _Node] = {}
-
-
-Space = tuple[str | None, str | None]
-"""(adapter, extra key): requests of different spaces share nothing."""
+        self.used = used
+        """Number of the last use; -1: evicted."""
+        self.children: dict[bytes, _Node] = {}
 
 
 class PrefixCache:
     """A compressed trie a space. `cached` and `add` cost the length of what they are given, whatever is stored."""
 
-    def __init__(self) -> None:
+    def __init__(self, capacity: int | None = None) -> None:
+        """`capacity`: ids that it holds at most; None: all that ever were."""
+        self.capacity = capacity
+        self.size = 0
+        """Ids that it holds."""
         self._roots: dict[Space, _Node] = {}
         self._asked: set[tuple[Space, bytes]] = set()
+        self._uses = 0
+        self._leaves: list[tuple[int, int, _Node]] = []
+        """A heap of (last use, tie, node); entries whose node was used since, or has children, are void."""
+        self._ties = 0
 
     def add(self, prompt_ids: Sequence[int], output_ids: Sequence[int], *, space: Space = (None, None)) -> None:
         """A generation has finished."""
-        ids = (*prompt_ids, *output_ids[:-1])
-        prompt = len(prompt_ids)
-        node, at = self._roots.setdefault(space, _Node((), 1 << 62)), 0
-        while at < len(ids):
-            child = node.children.get(ids[at])
+        ids = pack(prompt_ids) + pack(output_ids[:-1])
+        self._uses += 1
+        node = self._roots.get(space)
+        if node is None:
+            node = self._roots[space] = _Node(None, b"", 1 << 62, self._uses)
+        at, end, prompt = 0, len(ids), len(prompt_ids)
+        while at < end:
+            child = node.children.get(ids[at : at + _ID])
             if child is None:
-                node.children[ids[at]] = _Node(ids[at:], prompt)
-                return
-            shared = _shared(ids, at, child.ids)
+                child = _Node(node, ids[at:], prompt, self._uses)
+                node.children[ids[at : at + _ID]] = child
+                self.size += (end - at) // _ID
+                node = child
+                break
+            shared = shared_ids(ids, at, child.ids)
             if shared < len(child.ids):
                 child = _split(node, child, shared)
             child.shortest_prompt = min(child.shortest_prompt, prompt)
+            child.used = self._uses
             node, at = child, at + shared
+        self._used(node)
+        self._evict()
 
     def cached(self, prompt_ids: Sequence[int], *, question: bytes | None = None, space: Space = (None, None)) -> int:
         """Ids at the head of this prompt that need no prefill, at the start of a request. `question`: equal for
         requests that ask the very same thing."""
         usable = len(prompt_ids) - 1
-        if (question is not None and self._asked_before(question, space)) or usable <= 0:
+        bounded = self.capacity is not None
+        before = not bounded and question is not None and self._asked_before(question, space)
+        if before or usable <= 0:
             return max(usable, 0)
-        ids = tuple(prompt_ids[:usable])
-        node, at, best = self._roots.get(space), 0, 0
-        while node is not None and at < usable:
-            child = node.children.get(ids[at])
-            if child is None:
-                break
-            shared = _shared(ids, at, child.ids)
+        ids = pack(prompt_ids[:usable])
+        self._uses += 1
+        at = best = 0
+        last = None
+        for last, shared in self._path(ids, space):
             at += shared
-            if child.shortest_prompt <= at:
+            last.used = self._uses
+            if bounded or last.shortest_prompt <= at // _ID:
                 best = at
-            if shared < len(child.ids):
-                break
-            node = child
-        return best
+        if last is not None:
+            self._used(last)
+        return best // _ID
 
     def clear(self) -> None:
         """Forget everything, as a flush does."""
         self._roots.clear()
         self._asked.clear()
+        self._leaves.clear()
+        self.size = 0
+
+    def _path(self, ids: bytes, space: Space) -> Iterator[tuple[_Node, int]]:
+        """Nodes along these ids, each with the bytes of it that agree."""
+        node, at = self._roots.get(space), 0
+        while node is not None and at < len(ids):
+            node = node.children.get(ids[at : at + _ID])
+            if node is None:
+                return
+            shared = shared_ids(ids, at, node.ids)
+            yield node, shared
+            if shared < len(node.ids):
+                return
+            at += shared
 
     def _asked_before(self, question: bytes, space: Space) -> bool:
         key = (space, question)
@@ -83,25 +127,36 @@ class PrefixCache:
         self._asked.add(key)
         return before
 
+    def _used(self, node: _Node) -> None:
+        if self.capacity is not None and not node.children and node.parent is not None:
+            self._ties += 1
+            heappush(self._leaves, (node.used, self._ties, node))
+            if self._ties % 1024 == 0:
+                self._leaves = [entry for entry in self._leaves if _valid(entry)]
+                heapify(self._leaves)
+
+    def _evict(self) -> None:
+        """Drop leaves until all fits."""
+        while self.capacity is not None and self.size > self.capacity:
+            entry = heappop(self._leaves)
+            if _valid(entry):
+                node = entry[2]
+                parent = node.parent
+                if parent is not None:
+                    del parent.children[node.ids[:_ID]]
+                    self.size -= len(node.ids) // _ID
+                    node.used, node.parent = -1, None
+                    self._used(parent)
+
+
+def _valid(entry: tuple[int, int, _Node]) -> bool:
+    used, _, node = entry
+    return node.used == used and not node.children
+
 
 def _split(parent: _Node, child: _Node, at: int) -> _Node:
-    upper = _Node(child.ids[:at], child.shortest_prompt)
-    child.ids = child.ids[at:]
-    upper.children[child.ids[0]] = child
-    parent.children[upper.ids[0]] = upper
+    upper = _Node(parent, child.ids[:at], child.shortest_prompt, child.used)
+    child.ids, child.parent = child.ids[at:], upper
+    upper.children[child.ids[:_ID]] = child
+    parent.children[upper.ids[:_ID]] = upper
     return upper
-
-
-def _shared(ids: tuple[int, ...], start: int, edge: tuple[int, ...]) -> int:
-    """How many ids of `edge` stand in `ids` from `start` on."""
-    most = min(len(edge), len(ids) - start)
-    if ids[start : start + most] == edge[:most]:
-        return most
-    low, high = 0, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        if ids[start + low : start + middle] == edge[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low

@@ -240,9 +240,10 @@ class Scheduler:
         """Ids to prefill; after a retraction those that were sampled too."""
         asked, cached = flight.asked, 0
         if self._settings.prefix_cache and not flight.retractions:
-            cached = flight.cached_tokens = self._cache.cached(
-                asked.prompt_ids, question=asked.question, space=asked.space
-            )
+            cached = self._cache.cached(asked.prompt_ids, question=asked.question, space=asked.space)
+            if asked.cache_limit is not None:
+                cached = min(cached, asked.cache_limit)
+            flight.cached_tokens = cached
         return len(asked.prompt_ids) + flight.length - cached
 
     def _run_through(self, flight: Flight) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from miles_sim.engine.answers import answer, refusal
@@ -20,6 +20,7 @@ from miles_sim.transport import ASGIApp
 
 if TYPE_CHECKING:
     from miles_sim.engine.engine import Engine
+    from miles_sim.engine.serving import Said
 
 
 def application(engine: "Engine") -> ASGIApp:
@@ -57,11 +58,26 @@ def application(engine: "Engine") -> ASGIApp:
 def _generation(engine: "Engine") -> dict[str, Handler]:
     async def chat(request: Request) -> Response:
         body = await request.body()
-        content_type = request.headers.get("content-type", "")
-        said = await engine.chat(body, content_type=content_type, gone=gone(request))
-        return Response(said, media_type="application/json")
+        kind = request.headers.get("content-type", "")
+        return _said(await engine.serving.chat(body, content_type=kind, headers=request.headers, gone=gone(request)))
 
-    return {"/v1/chat/completions": chat}
+    async def completions(request: Request) -> Response:
+        body = await request.body()
+        kind = request.headers.get("content-type", "")
+        return _said(await engine.serving.completions(body, content_type=kind, gone=gone(request)))
+
+    async def generate(request: Request) -> Response:
+        body = await request.body()
+        kind = request.headers.get("content-type")
+        return _said(await engine.serving.generate(body, content_type=kind, gone=gone(request)))
+
+    return {"/v1/chat/completions": chat, "/v1/completions": completions, "/generate": generate}
+
+
+def _said(said: "Said") -> Response:
+    if isinstance(said, bytes):
+        return Response(said, media_type="application/json")
+    return StreamingResponse(said, media_type="text/event-stream")
 
 
 def gone(request: Request) -> Callable[[], Awaitable[None]]:

@@ -1,5 +1,6 @@
 """All that decides what an engine answers, apart from the requests themselves."""
 
+from functools import cached_property
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -20,16 +21,60 @@ class Speculative(Document):
     algorithm: Literal["EAGLE", "EAGLE3", "NEXTN", "STANDALONE", "NGRAM"] = "EAGLE"
     draft_tokens: int = Field(default=4, ge=2, le=64)
     """SGLang's `speculative_num_draft_tokens`: ids a verify step looks at, the bonus id included."""
-    acceptance: tuple[float, ...] = (0.8, 0.6, 0.4)
+    acceptance: tuple[float, ...] | None = None
     """Probability that the draft at each position is accepted, given that those before it were;
-    the last one holds for all further positions."""
+    the last one holds for all further positions. None: 0.8, 0.6, 0.4, unless `accept_length` is given."""
+    accept_length: float | None = Field(default=None, ge=1)
+    """In place of `acceptance`: ids that a verify step gives on average, its bonus id included. One probability for
+    all positions follows from it."""
 
     @field_validator("acceptance")
     @classmethod
-    def _probabilities(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if not value or any(not 0 <= p <= 1 for p in value):
+    def _probabilities(cls, value: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        if value is not None and (not value or any(not 0 <= p <= 1 for p in value)):
             raise ValueError("one or more probabilities from 0 to 1")
         return value
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "Speculative":
+        if self.accept_length is not None and self.acceptance is not None:
+            raise ValueError("acceptance and accept_length exclude each other")
+        if self.accept_length is not None and self.accept_length > self.draft_tokens:
+            raise ValueError(
+                f"accept_length: {self.accept_length:g} ids a step are more than draft_tokens, {self.draft_tokens}"
+            )
+        return self
+
+    @cached_property
+    def positions(self) -> tuple[float, ...]:
+        """Acceptance by position."""
+        if self.accept_length is not None:
+            return (uniform_acceptance(self.accept_length, self.draft_tokens),)
+        return self.acceptance or (0.8, 0.6, 0.4)
+
+
+def uniform_acceptance(length: float, draft_tokens: int) -> float:
+    """The probability with which 1 + p + p² + … (one term a draft token) is `length`."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if sum(middle**k for k in range(draft_tokens)) < length:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+class LedgerSettings(Document):
+    """What an engine that serves for long remembers; without bounds all, as a play needs it."""
+
+    keep: int | None = Field(default=None, ge=0)
+    """Generations in memory: the last so many, at least; None: all."""
+    spool: str | None = None
+    """A file to which each generation is appended, a JSON document a line."""
+    questions: int | None = Field(default=None, ge=1)
+    """Distinct requests whose attempts are counted; one asked least recently is forgotten first, and its next
+    attempt is answered as the first one was, id and all. None: all."""
 
 
 class EngineSettings(Document):
@@ -45,11 +90,12 @@ class EngineSettings(Document):
     speculative: Speculative | None = None
     prefix_cache: bool = True
     """Off: `cached_tokens` is 0 for every request, as under `--disable-radix-cache`."""
+    cache_tokens: int | None = Field(default=None, ge=1)
+    """Ids that the prefix cache holds; see `prefix_cache.py` for what a capacity changes. None: all."""
+    ledger: LedgerSettings = LedgerSettings()
     tool_call_parser: Literal["family", "qwen25", "deepseekv3", "deepseekv31", "glm45", "kimi_k2"] | None = "family"
     """SGLang's `--tool-call-parser`; `family`: the one for the tokenizer's format; None: calls stay text."""
-    reasoning_parser: (
-        Literal["family", "qwen3", "qwen3-thinking", "deepseek-r1", "glm45", "kimi_k2"] | None
-    ) = "family"
+    reasoning_parser: Literal["family", "qwen3", "qwen3-thinking", "deepseek-r1", "glm45", "kimi_k2"] | None = "family"
     """SGLang's `--reasoning-parser`; `family`: the one for the tokenizer's format, none where that does not think."""
     experts: Experts | None = None
     """None: not a mixture of experts, or not served with its rows: `return_routed_experts` gives none."""
@@ -62,6 +108,11 @@ class EngineSettings(Document):
     """Requests that wait; those beyond are refused with 503. Needs a clock."""
     lora: dict[str, str] | None = None
     """Path by name of the adapters that are loaded at the start; None: the engine serves no adapters."""
+    cache_report: bool = False
+    """Tell cached ids in `usage`, as under `--enable-cache-report`."""
+    incremental_streaming: bool = False
+    """Streams of `/generate` tell only what is new, as far as the release does so under its flag for that
+    (`--stream-output`, later `--incremental-streaming-output`)."""
     metrics: bool = False
     """Serve `/metrics`, and metrics in `meta_info`, as under `--enable-metrics`."""
     rules: tuple[ReplyRule, ...] = ()

@@ -23,9 +23,10 @@ def accepted_drafts(output_tokens: int, settings: Speculative, random: Random) -
 
 
 def _accepted(settings: Speculative, random: Random) -> int:
-    last = len(settings.acceptance) - 1
+    positions = settings.positions
+    last = len(positions) - 1
     for position in range(settings.draft_tokens - 1):
-        if random.random() >= settings.acceptance[min(position, last)]:
+        if random.random() >= positions[min(position, last)]:
             return position
     return settings.draft_tokens - 1
 

@@ -1,0 +1,50 @@
+"""What an engine remembers of its past: all of it, the end of it, or lines in a file."""
+
+from collections import OrderedDict
+from io import TextIOWrapper
+from pathlib import Path
+
+from miles_sim.engine.settings import LedgerSettings
+from miles_sim.ledger import Generation
+
+
+class GenerationLog:
+    """The generations, in the order in which they were done."""
+
+    def __init__(self, settings: LedgerSettings) -> None:
+        self.generations: list[Generation] = []
+        """All, or with a bound at least the last so many and at most twice that."""
+        self._keep = settings.keep
+        self._path = Path(settings.spool) if settings.spool is not None else None
+        self._file: TextIOWrapper | None = None
+
+    def append(self, generation: Generation) -> None:
+        if self._path is not None:
+            if self._file is None:
+                self._file = self._path.open("a", encoding="utf-8", buffering=1)
+            self._file.write(generation.model_dump_json() + "\n")
+        self.generations.append(generation)
+        if self._keep is not None and len(self.generations) > 2 * self._keep:
+            del self.generations[: len(self.generations) - self._keep]
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class Attempts:
+    """How often each question was asked before."""
+
+    def __init__(self, limit: int | None) -> None:
+        """`limit`: questions that are remembered; the one asked least recently is forgotten first. None: all."""
+        self._limit = limit
+        self._asked: OrderedDict[bytes, int] = OrderedDict()
+
+    def next(self, question: bytes) -> int:
+        """Counts it: 0 the first time."""
+        attempt = self._asked.pop(question, 0)
+        self._asked[question] = attempt + 1
+        if self._limit is not None and len(self._asked) > self._limit:
+            self._asked.popitem(last=False)
+        return attempt
