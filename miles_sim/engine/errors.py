@@ -22,6 +22,26 @@ class RequestError(ValueError):
         }
 
 
+class BareError(RequestError):
+    """A 400 whose `error` is a string, as SGLang's own schema of a request answers."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.body = {"error": message}
+
+
+class CrashError(RequestError):
+    """A request that the release falls over: it answers a 500 of its own making. The message says what it tripped on.
+
+    Without a `body` to tell, the answer is the bare text of the web framework.
+    """
+
+    def __init__(self, message: str, *, told: bool = False) -> None:
+        super().__init__(f"Internal server error: {message}", kind="InternalServerError", status=500)
+        if not told:
+            self.body = {}
+
+
 class NotModelledError(RequestError):
     """A request that a real engine serves and this one does not: 501, the field by name, never an empty answer."""
 

@@ -119,6 +119,11 @@ class Step:
         return self.drawn.logprobs[self.start : self.end]
 
 
+class StillInFlightError(RuntimeError):
+    """Asked at once for what has to wait."""
+
+
+_WAITS = "the request has to wait: generation is paused, or takes time on a clock"
 Phase = Literal["held", "waiting", "running", "done"]
 
 
@@ -194,13 +199,12 @@ class Flight:
                 reader.set_result(None)
 
     def _moved(self) -> "asyncio.Future[None]":
-        reader: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            reader: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        except RuntimeError:
+            raise StillInFlightError(_WAITS) from None
         self._readers.append(reader)
         return reader
-
-
-class StillInFlightError(RuntimeError):
-    """Asked at once for what has to wait."""
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
@@ -214,4 +218,4 @@ def at_once(work: Coroutine[Any, Any, T]) -> T:
         value: T = done.value
         return value
     work.close()
-    raise StillInFlightError("the request has to wait: generation is paused, or takes time on a clock")
+    raise StillInFlightError(_WAITS)

@@ -63,6 +63,8 @@ class GenerateWire(Document):
     """An error in a stream: `{"error": {"message"}}`, or with type, code and `retryable`."""
     incremental: tuple[Literal["text", "output_ids", "logprobs"], ...]
     """What a piece of a stream has only the new part of, under incremental streaming; the rest is cumulative."""
+    default_input_logprobs: Literal["none", "last"]
+    """`return_logprob` without `logprob_start_len`: no entry of the prompt, or one for its last id."""
     checks_token_ids_logprob: bool
     """Ids in `token_ids_logprob` outside the vocabulary are a 400."""
 
@@ -120,6 +122,8 @@ class ChatWire(Document):
     """A waiting request that is aborted: a 500, or a completion without content."""
     bad_arguments: Literal["described", "parser"]
     """Tool arguments in the history that are no JSON: a message of the release's own, or the parser's."""
+    max_tokens_first: bool
+    """`max_tokens` wins over `max_completion_tokens`."""
     stream: ChatStream
 
 
@@ -168,6 +172,8 @@ class SamplingWire(Document):
     """A repetition penalty of 0 is refused."""
     grammars: str
     """Which fields exclude each other."""
+    seeded: bool
+    """`seed` of chat and completions reaches the sampler."""
 
 
 class Profile(Document):
@@ -188,6 +194,8 @@ class Profile(Document):
     """Finished answers say which ids came from which weights, `metadata` of chat and completions too."""
     hidden_states_refusal: str
     """Why `return_hidden_states` is a 400 at a server that was not started for it."""
+    may_fill_context: bool
+    """Prompt and `max_new_tokens` together may be as long as the context."""
     finish: FinishWire
     sampling: SamplingWire
     generate: GenerateWire

@@ -85,8 +85,10 @@ def _arguments(text: str, bad_arguments: BadArguments) -> Any:
     return value
 
 
-def check_length(prompt_tokens: int, max_new_tokens: int | None, context_length: int) -> None:
+def check_length(prompt_tokens: int, max_new_tokens: int | None, context_length: int, *, may_fill: bool = True) -> None:
     """`RequestError` for a prompt, or prompt and bound, that the context cannot hold.
+
+    `may_fill`: prompt and bound together may be as long as the context (from 0.5.11).
 
     Messages and order as in tokenizer_manager.py `_validate_one_request` and managers/utils.py
     `validate_input_length`.
@@ -95,7 +97,7 @@ def check_length(prompt_tokens: int, max_new_tokens: int | None, context_length:
         raise RequestError(
             f"The input ({prompt_tokens} tokens) is longer than the model's context length ({context_length} tokens)."
         )
-    if max_new_tokens is not None and prompt_tokens + max_new_tokens >= context_length:
+    if max_new_tokens is not None and prompt_tokens + max_new_tokens > context_length - (not may_fill):
         raise RequestError(
             f"Requested token count exceeds the model's maximum context length of {context_length} tokens. "
             f"You requested a total of {prompt_tokens + max_new_tokens} tokens: {prompt_tokens} tokens from the "

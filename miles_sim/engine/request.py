@@ -3,7 +3,7 @@
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -15,23 +15,25 @@ def _lower(value: Any) -> Any:
     return value.lower() if isinstance(value, str) else value
 
 
-class _Lax(BaseModel):
+class Lax(BaseModel):
+    """A model of SGLang's: types are coerced, unknown keys passed over."""
+
     model_config = ConfigDict(extra="ignore")
 
 
-class Part(_Lax):
+class Part(Lax):
     """One part of a message whose content is a list."""
 
     type: str
     text: str | None = None
 
 
-class CalledFunction(_Lax):
+class CalledFunction(Lax):
     name: str | None = None
     arguments: str | dict[str, Any] | None = None
 
 
-class Call(_Lax):
+class Call(Lax):
     """A tool call in the history."""
 
     id: str | None = None
@@ -40,7 +42,7 @@ class Call(_Lax):
     function: CalledFunction
 
 
-class GenericMessage(_Lax):
+class GenericMessage(Lax):
     role: Annotated[Literal["system", "assistant", "tool", "function", "developer"], BeforeValidator(_lower)]
     content: str | list[Part] | None = None
     tool_call_id: str | None = None
@@ -49,7 +51,7 @@ class GenericMessage(_Lax):
     tool_calls: list[Call] | None = None
 
 
-class UserMessage(_Lax):
+class UserMessage(Lax):
     role: Literal["user"]
     content: str | list[Part]
 
@@ -57,34 +59,68 @@ class UserMessage(_Lax):
 ChatMessage = GenericMessage | UserMessage
 
 
-class Function(_Lax):
+class Function(Lax):
     description: str | None = None
     name: str
     parameters: Any = None
     strict: bool = False
 
 
-class Tool(_Lax):
+class Tool(Lax):
     """A tool definition; dumped with its defaults, as the release hands it to the template."""
 
     type: str = "function"
     function: Function
 
 
-class NamedFunction(_Lax):
+class NamedFunction(Lax):
     name: str | None = None
 
 
-class NamedChoice(_Lax):
+class NamedChoice(Lax):
     function: NamedFunction
     type: Literal["function"] = "function"
 
 
-class ChatRequest(_Lax):
+class StreamOptions(Lax):
+    include_usage: bool | None = False
+    continuous_usage_stats: bool | None = False
+
+
+class GenerationRequest(Lax):
+    """What chat and completions share."""
+
+    model: str = "default"
+    n: int = 1
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    lora_path: str | None = None
+    extra_key: str | None = None
+    cache_salt: str | None = None
+    return_token_ids: bool = False
+    return_cached_tokens_details: bool = False
+    return_spec_tokens_details: bool = False
+    return_input_ids_in_sglext: bool = False
+    return_output_ids_in_sglext: bool = False
+    return_routed_experts: bool = False
+    routed_experts_start_len: int = 0
+    return_hidden_states: bool | str = False
+
+    @property
+    def adapter(self) -> str | None:
+        """The LoRA adapter, which may stand behind a colon in the model's name (serving_base.py)."""
+        return self.model.partition(":")[2].strip() or self.lora_path
+
+    @property
+    def cache_key(self) -> str | None:
+        """Requests with different ones share no prefix in the cache."""
+        return f"{self.cache_salt or ''}{self.extra_key or ''}" or None
+
+
+class ChatRequest(GenerationRequest):
     """The fields of SGLang's `ChatCompletionRequest` that decide an answer here (protocol.py)."""
 
     messages: list[ChatMessage]
-    model: str = "default"
     input_ids: list[int] | None = None
     rid: str | None = None
     tools: list[Tool] | None = None
@@ -108,14 +144,12 @@ class ChatRequest(_Lax):
     skip_special_tokens: bool = True
 
     logprobs: bool = False
+    top_logprobs: int | None = None
     return_meta_info: bool = False
     return_prompt_token_ids: bool = False
-    return_cached_tokens_details: bool = False
-    return_hidden_states: bool = False
+    separate_reasoning: bool = True
+    stream_reasoning: bool = True
 
-    n: int = 1
-    stream: bool = False
-    top_logprobs: int | None = None
     ignore_eos: bool = False
     min_tokens: int = 0
     regex: str | None = None
@@ -123,11 +157,9 @@ class ChatRequest(_Lax):
     stop_regex: str | list[str] | None = None
     response_format: dict[str, Any] | None = None
     logit_bias: dict[str, float] | None = None
-    lora_path: Any = None
     session_params: dict[str, Any] | None = None
     custom_logit_processor: Any = None
     continue_final_message: bool = False
-    return_routed_experts: bool = False
 
     @property
     def parses_tools(self) -> bool:
@@ -143,9 +175,6 @@ class _Unmodelled:
 
 
 _UNMODELLED = (
-    _Unmodelled("stream", "false", (False,)),
-    _Unmodelled("n", "1", (1,)),
-    _Unmodelled("top_logprobs", "0", (None, 0)),
     _Unmodelled("ignore_eos", "false", (False,)),
     _Unmodelled("min_tokens", "0", (0,)),
     _Unmodelled("regex", "null", (None,)),
@@ -153,20 +182,110 @@ _UNMODELLED = (
     _Unmodelled("stop_regex", "null", (None, [])),
     _Unmodelled("response_format", '{"type": "text"}', (None, {"type": "text"})),
     _Unmodelled("logit_bias", "null", (None, {})),
-    _Unmodelled("lora_path", "null", (None,)),
     _Unmodelled("session_params", "null", (None,)),
     _Unmodelled("custom_logit_processor", "null", (None,)),
     _Unmodelled("continue_final_message", "false", (False,)),
-    _Unmodelled("return_routed_experts", "false", (False,)),
 )
 
 
+R = TypeVar("R", bound=Lax)
+
+
 def parse(body: bytes, *, content_type: str, fields: Collection[str] | None = None) -> ChatRequest:
-    """The request in `body`, of these fields alone; `RequestError` in SGLang's words where it is none."""
+    """The chat request in `body`, of these fields alone; `RequestError` in SGLang's words where it is none, and
+    `NotModelledError` for a field that the release acts on and the engine does not."""
+    document = json_body(body, content_type=content_type)
+    request = read(ChatRequest, document, fields)
+    if fields is not None:
+        refuse_unmodelled(document, request, fields)
+    return request
+
+
+def json_body(body: bytes, *, content_type: str) -> Any:
+    """The JSON of a body that says it is JSON."""
     if content_type.lower().split(";", 1)[0] != "application/json":
         message = "Unsupported Media Type: Only 'application/json' is allowed"
         raise validation_error([{"loc": ["header", "content-type"], "msg": message, "type": "value_error"}])
-    return _validated(json_document(body), fields)
+    return json_document(body)
+
+
+def native_body(body: bytes, *, content_type: str | None) -> Any:
+    """The JSON of a body to an endpoint that leaves its type to FastAPI: what says it is something else is none."""
+    kind = (content_type or "application/json").lower().split(";", 1)[0].strip()
+    if kind == "application/json" or kind.endswith("+json") or not body:
+        return json_document(body)
+    given = body.decode(errors="replace")
+    message = "Input should be a dictionary or an instance of GenerateReqInput"
+    raise validation_error([{"type": "dataclass_type", "loc": ("body",), "msg": message, "input": given}])
+
+
+def read(model: type[R], document: Any, fields: Collection[str] | None) -> R:
+    """`document`, less the fields that are not among `fields`; `RequestError` with FastAPI's list of faults."""
+    if isinstance(document, Mapping) and fields is not None:
+        document = {key: value for key, value in document.items() if key in fields}
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors(include_url=False)]
+        raise validation_error(faults) from None
+
+
+_WITHOUT_EFFECT = frozenset(
+    (
+        "background",
+        "best_of",
+        "bootstrap_host",
+        "bootstrap_pair_key",
+        "bootstrap_port",
+        "bootstrap_room",
+        "conversation_id",
+        "custom_labels",
+        "custom_params",
+        "data_parallel_rank",
+        "decode_tp_size",
+        "disagg_prefill_dp_rank",
+        "encoder_urls",
+        "external_trace_header",
+        "http_worker_ipc",
+        "image_max_dynamic_patch",
+        "images_config",
+        "log_metrics",
+        "max_dynamic_patch",
+        "min_dynamic_patch",
+        "mm_content_hashes",
+        "mm_hashes",
+        "mm_processor_kwargs",
+        "modalities",
+        "need_wait_for_mm_inputs",
+        "no_logs",
+        "num_items_assigned",
+        "parallel_tool_calls",
+        "priority",
+        "received_time",
+        "require_reasoning",
+        "return_bytes",
+        "return_entropy",
+        "routed_dp_rank",
+        "routing_key",
+        "session_id",
+        "suffix",
+        "task",
+        "use_audio_in_video",
+        "user",
+        "validation_time",
+        "video_config",
+        "video_max_dynamic_patch",
+    )
+)
+"""Fields of every release that change nothing in what a single server without images says."""
+
+
+def refuse_unmodelled(document: Any, request: Lax, fields: Collection[str]) -> None:
+    """`NotModelledError` for a field that the release acts on and the engine does not know at all."""
+    for key, value in document.items():
+        asked = value is not None and value is not False and value != 0 and value not in ("", [], {})
+        if asked and key in fields and key not in type(request).model_fields and key not in _WITHOUT_EFFECT:
+            raise NotModelledError(key, value, "null")
 
 
 def json_document(body: bytes) -> Any:
@@ -190,16 +309,6 @@ def _python_document(body: bytes) -> Any:
         raise validation_error([fault | {"input": {}, "ctx": {"error": error.msg}}]) from None
 
 
-def _validated(document: Any, fields: Collection[str] | None) -> ChatRequest:
-    if isinstance(document, Mapping) and fields is not None:
-        document = {key: value for key, value in document.items() if key in fields}
-    try:
-        return ChatRequest.model_validate(document)
-    except ValidationError as error:
-        faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors(include_url=False)]
-        raise validation_error(faults) from None
-
-
 def check(request: ChatRequest, *, stream_refuses: tuple[str, ...] = ()) -> None:
     """Refuse what SGLang refuses before it renders the prompt (serving_chat.py), then what is not modelled."""
     if not request.messages:
@@ -208,8 +317,9 @@ def check(request: ChatRequest, *, stream_refuses: tuple[str, ...] = ()) -> None
     if request.stream:
         for field in stream_refuses:
             if getattr(request, field):
+                where = " on /v1/chat/completions" if field == "return_token_ids" else ""
                 raise RequestError(
-                    f"{field} is not supported with streaming. Please set stream=false when using {field}=true.",
+                    f"{field} is not supported with streaming{where}. Please set stream=false when using {field}=true.",
                     kind="BadRequest",
                 )
     for entry in _UNMODELLED:
@@ -218,13 +328,10 @@ def check(request: ChatRequest, *, stream_refuses: tuple[str, ...] = ()) -> None
             raise NotModelledError(entry.field, value, entry.allowed)
 
 
-def check_hidden_states(request: ChatRequest) -> None:
+def check_hidden_states(asked: Any, refusal: str) -> None:
     """SGLang's own refusal, for want of a server flag that no simulated engine has (tokenizer_manager.py)."""
-    if request.return_hidden_states:
-        raise RequestError(
-            "The server is not configured to return the hidden states. Please set `--enable-return-hidden-states` "
-            "to enable this feature."
-        )
+    if any(asked) if isinstance(asked, list) else asked:
+        raise RequestError(refusal)
 
 
 def _check_tool_choice(request: ChatRequest) -> None:

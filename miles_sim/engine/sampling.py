@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from miles_sim.engine.errors import RequestError
-from miles_sim.engine.profiles import SamplingWire
+from miles_sim.engine.profiles import Profile, SamplingWire
 from miles_sim.engine.request import ChatRequest
+
+if TYPE_CHECKING:
+    from miles_sim.engine.completions import CompletionRequest
 
 
 @dataclass(frozen=True)
@@ -38,14 +41,24 @@ class Sampling:
         return repr(self).encode()
 
 
-def sampling_of(request: ChatRequest) -> Sampling:
+def completion_params(request: "CompletionRequest", profile: Profile) -> dict[str, Any]:
+    """A completion request's parameters as `sampling_params` of `/generate`."""
+    names = Sampling.__dataclass_fields__.keys() & type(request).model_fields.keys() - {"seed"}
+    params: dict[str, Any] = {name: getattr(request, name) for name in sorted(names)}
+    params |= {"n": request.n, "max_new_tokens": request.max_tokens}
+    return params | ({"sampling_seed": request.seed} if profile.sampling.seeded else {})
+
+
+def sampling_of(request: ChatRequest, profile: Profile) -> Sampling:
     """The request's parameters; special tokens stay in the text where tool calls are looked for (serving_chat.py)."""
+    bounds = request.max_tokens, request.max_completion_tokens
+    first, second = bounds if profile.chat.max_tokens_first else bounds[::-1]
     stop = (request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ())
     return Sampling(
-        max_new_tokens=request.max_completion_tokens or request.max_tokens,
+        max_new_tokens=first or second,
         stop=stop,
         stop_token_ids=tuple(request.stop_token_ids or ()),
-        seed=request.seed,
+        seed=request.seed if profile.sampling.seeded else None,
         temperature=1.0 if request.temperature is None else request.temperature,
         top_p=1.0 if request.top_p is None else request.top_p,
         top_k=-1 if request.top_k is None else request.top_k,

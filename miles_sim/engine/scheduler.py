@@ -53,6 +53,8 @@ class Scheduler:
         self._clock: Clock = RealClock() if settings.latency.clock == "real" else VirtualClock()
         self._events: list[tuple[int, int, Flight]] = []
         self._tickets = 0
+        self._instant: int | None = None
+        """The time for which an event is dealt with: what follows from it happens then, however late it is."""
         self._alarm: asyncio.Handle | None = None
         self._alarm_at = 0
         self._frozen: dict[Flight, int] = {}
@@ -62,7 +64,7 @@ class Scheduler:
 
     def now(self) -> int:
         """Microseconds on the engine's clock."""
-        return self._clock.now()
+        return self._clock.now() if self._instant is None else self._instant
 
     @property
     def stopped(self) -> bool:
@@ -116,8 +118,10 @@ class Scheduler:
         if mode == "retract":
             for flight in reversed(list(self.running)):
                 self._retract(flight)
+            self._wind()
         elif mode == "in_place":
             self._freeze()
+            self._wind()
         else:
             self.abort()
             for flight in list(self._frozen):
@@ -128,7 +132,7 @@ class Scheduler:
         """Go on, and let in what came meanwhile, in order of arrival."""
         self.paused = None
         frozen, self._frozen = self._frozen, {}
-        now = self._clock.now() if frozen else 0
+        now = self.now() if frozen else 0
         for flight, left in frozen.items():
             self._move_at(now + left, flight)
         self._let_in()
@@ -212,26 +216,25 @@ class Scheduler:
         if self._latency.clock == "off":
             self._run_through(flight)
             return
-        flight.arrived = self._clock.now()
+        flight.arrived = self.now()
         flight.phase = "waiting"
         self.flights[flight.id] = flight
         if not self._room and len(self.waiting) == self._settings.max_queued_requests:
             self._finish(flight, dict(QUEUE_FULL), from_queue=True)
             return
         self.waiting.append(flight)
-        self._admit()
+        self._admit(flight.arrived)
 
     @property
     def _room(self) -> bool:
         limit = self._settings.max_running_requests
         return limit is None or len(self.running) < limit
 
-    def _admit(self) -> None:
+    def _admit(self, now: int | None = None) -> None:
         while self.waiting and self._room and not self.stopped:
-            self._start(self.waiting.popleft())
+            self._start(self.waiting.popleft(), self.now() if now is None else now)
 
-    def _start(self, flight: Flight) -> None:
-        now = self._clock.now()
+    def _start(self, flight: Flight, now: int) -> None:
         flight.phase, flight.started = "running", now
         self.running[flight] = None
         self._move_at(now + self._latency.prefill(self._uncached(flight)), flight)
@@ -257,28 +260,31 @@ class Scheduler:
         self._tickets += 1
         flight.ticket = self._tickets
         heappush(self._events, (when, self._tickets, flight))
-        self._wind()
+        if self._instant is None:
+            self._wind()
 
     def _wind(self) -> None:
-        """Set the alarm to the next event."""
+        """Set the alarm to the next event, if there is one."""
         while self._events and self._events[0][2].ticket != self._events[0][1]:
             heappop(self._events)
-        if not self._events:
-            return
-        when = self._events[0][0]
+        when = self._events[0][0] if self._events else None
         if self._alarm is not None:
-            if self._alarm_at <= when:
+            if self._alarm_at == when:
                 return
             self._alarm.cancel()
-        self._alarm, self._alarm_at = self._clock.call_at(when, self._tick), when
+            self._alarm = None
+        if when is not None:
+            self._alarm, self._alarm_at = self._clock.call_at(when, self._tick), when
 
     def _tick(self) -> None:
+        """Deal with all that is due; who waits for it is woken before the next alarm is set."""
         self._alarm = None
-        now = max(self._clock.now(), self._alarm_at)
-        while self._events and self._events[0][0] <= now:
-            when, ticket, flight = heappop(self._events)
+        due = max(self._clock.now(), self._alarm_at)
+        while self._events and self._events[0][0] <= due:
+            self._instant, ticket, flight = heappop(self._events)
             if flight.ticket == ticket:
-                self._step(flight, when)
+                self._step(flight, self._instant)
+        self._instant = None
         self._wind()
 
     def _step(self, flight: Flight, now: int) -> None:
@@ -296,7 +302,7 @@ class Scheduler:
 
     def _finish(self, flight: Flight, reason: Reason, *, at: int | None = None, from_queue: bool = False) -> None:
         if at is None:
-            at = self._clock.now() - flight.arrived
+            at = self.now() - flight.arrived
         answered = Answered(
             generation=self._generation(flight, reason),
             timing=Timing(max(flight.started - flight.arrived, 0), flight.first_token, at),
@@ -361,7 +367,7 @@ class Scheduler:
             for when, ticket, flight in sorted(self._events, key=itemgetter(0, 1))
             if flight.ticket == ticket
         }
-        now = self._clock.now() if due else 0
+        now = self.now() if due else 0
         for flight, when in due.items():
             self._frozen[flight] = max(when - now, 0)
             flight.ticket = 0

@@ -1,17 +1,17 @@
-"""From a generation to the JSON that a release answers with: `meta_info` and the chat completion."""
+"""From a generation, finished or under way, to the `meta_info` that a release tells of it."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from miles_sim.engine.finish import text_of
-from miles_sim.engine.flight import Answered
-from miles_sim.engine.profiles import ChatWire, Profile
-from miles_sim.engine.request import ChatRequest
-from miles_sim.engine.sampling import Sampling
-from miles_sim.engine.seeding import name
-from miles_sim.engine.tool_calls import ParsedCall, call_index, parse
+from miles_sim.engine.clock import Timing
+from miles_sim.engine.experts import payload
+from miles_sim.engine.flight import Answered, Flight, Reason, Step
+from miles_sim.engine.logprobs import Place, place_draws, prompt_logprobs
+from miles_sim.engine.profiles import Profile
 from miles_sim.ledger import Generation
-from miles_sim.tokenizer import ByteTokenizer
+from miles_sim.tokenizer import FIRST_PIECE, ByteTokenizer
 
 
 class TokenTexts:
@@ -20,6 +20,9 @@ class TokenTexts:
     def __init__(self, tokenizer: ByteTokenizer) -> None:
         self.text = [tokenizer.decode([i]) for i in range(tokenizer.vocab_size)]
         self.bytes = [list(text.encode()) for text in self.text]
+        """Of the text that is shown; of a byte that is no whole character, those of U+FFFD."""
+        self.raw = [[i] if i < FIRST_PIECE else shown for i, shown in enumerate(self.bytes)]
+        """Of the token itself."""
 
 
 @lru_cache(maxsize=8)
@@ -28,134 +31,296 @@ def token_texts(family: str) -> TokenTexts:
     return TokenTexts(ByteTokenizer(family))
 
 
-def meta_info(
-    profile: Profile, answered: Answered, *, logprobs: bool, texts: TokenTexts, reason: dict[str, Any] | None = None
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Wire:
+    """All that the shape of an answer hangs on, apart from the request."""
+
+    profile: Profile
+    tokenizer: ByteTokenizer
+    texts: TokenTexts
+    seed: int = 0
+    metrics: bool = False
+    cache_report: bool = False
+    incremental: bool = False
+    """Streams of `/generate` tell what is new (`incremental_streaming`)."""
+
+
+@dataclass(frozen=True)
+class Want:
+    """What the answer to one request shall tell beside the reply."""
+
+    logprobs: bool = False
+    logprob_start: int = -1
+    """First prompt id whose logprob is told; -1: of none."""
+    top_logprobs: int = 0
+    token_ids: tuple[int, ...] | None = None
+    """Ids whose logprob is told at every place."""
+    texts: bool = False
+    """Logprobs come with the text of their ids."""
+    routed_experts: bool = False
+    routed_experts_start: int = 0
+    indexer_topk: bool = False
+    prompt_token_ids: bool = False
+
+    @property
+    def conditions(self) -> frozenset[str]:
+        """Those of the profile's keys that hang on the request."""
+        asked = {
+            "logprobs": self.logprobs,
+            "top_logprobs": self.top_logprobs > 0,
+            "token_ids_logprobs": self.token_ids is not None,
+            "routed_experts": self.routed_experts,
+            "indexer_topk": self.indexer_topk,
+        }
+        return frozenset(name for name, wanted in asked.items() if wanted)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is known of a request: all of it, or as far as it has come."""
+
+    id: str
+    prompt_ids: tuple[int, ...]
+    output_ids: Sequence[int]
+    logprobs: Sequence[float]
+    cached_tokens: int
+    weight_version: str
+    retractions: int
+    timing: Timing
+    answered: Answered | None = None
+    start: int = 0
+    """Output ids and logprobs are told from here on."""
+    sent: bool = True
+    """Nothing was told of it before."""
+
+    @property
+    def reason(self) -> Reason | None:
+        return None if self.answered is None else self.answered.generation.finish_reason
+
+
+def finished(answered: Answered) -> Progress:
+    """All of a request."""
+    generation = answered.generation
+    return Progress(
+        id=generation.id,
+        prompt_ids=generation.prompt_ids,
+        output_ids=generation.output_ids,
+        logprobs=generation.logprobs,
+        cached_tokens=generation.cached_tokens,
+        weight_version=generation.weight_version,
+        retractions=generation.retractions,
+        timing=answered.timing,
+        answered=answered,
+    )
+
+
+def stepped(flight: Flight, step: Step, weight_version: str, *, start: int = 0) -> Progress:
+    """A request as far as this step; `weight_version`: the engine's. `start`: see `Progress`."""
+    if step.answered is not None:
+        return replace(finished(step.answered), start=start, sent=step.start == 0)
+    return Progress(
+        id=flight.id,
+        prompt_ids=flight.asked.prompt_ids,
+        output_ids=step.ids,
+        logprobs=step.logprobs,
+        cached_tokens=flight.cached_tokens,
+        weight_version=weight_version,
+        retractions=flight.retractions,
+        timing=Timing(max(flight.started - flight.arrived, 0), flight.first_token, flight.first_token),
+        start=start,
+        sent=step.start == 0,
+    )
+
+
+def meta_info(wire: Wire, want: Want, known: Progress, *, reason: Reason | None = None) -> dict[str, Any]:
     """`meta_info` in the profile's keys and order. `reason` stands in place of the generation's own."""
-    generation, spec = answered.generation, answered.generation.spec
-    ran = spec is not None and spec.verify_ct > 0
-    values: dict[str, Any] = {
-        "id": generation.id,
-        "finish_reason": reason or generation.finish_reason,
-        "prompt_tokens": len(generation.prompt_ids),
-        "weight_version": generation.weight_version,
-        "retractions": 0,
+    holds = set(want.conditions)
+    values = _basics(known)
+    if reason is not None:
+        values["finish_reason"] = reason
+    if known.sent:
+        holds.add("sent")
+        values["sent_at"] = known.timing.sent_at
+    if wire.metrics:
+        holds |= {"metrics", "decoded"} if known.timing.decode_throughput else {"metrics"}
+        values |= _timings(known)
+    if known.answered is not None:
+        holds |= _finished(values, wire, want, known.answered)
+    if want.logprobs:
+        values |= _logprobs(wire, want, known)
+    return {key: values[value] for key, value in wire.profile.layout(frozenset(holds))}
+
+
+def _basics(known: Progress) -> dict[str, Any]:
+    return {
+        "id": known.id,
+        "finish_reason": known.reason,
+        "prompt_tokens": len(known.prompt_ids),
+        "weight_version": known.weight_version,
+        "retractions": known.retractions,
+        "running": 0,
+        "waiting": 0,
         "reasoning_tokens": 0,
-        "completion_tokens": len(generation.output_ids),
-        "cached_tokens": generation.cached_tokens,
-        "cached_tokens_details": cached_details(generation),
+        "completion_tokens": len(known.output_ids),
+        "cached_tokens": known.cached_tokens,
+        "cached_tokens_details": cached_details(known.cached_tokens),
         "dp_rank": None,
-        "e2e_latency": answered.timing.latency,
-        "sent_at": answered.timing.sent_at,
     }
-    if logprobs:
-        pairs = zip(generation.logprobs, generation.output_ids, strict=True)
-        values["input_token_logprobs"] = []
-        values["output_token_logprobs"] = [[logprob, token, texts.text[token]] for logprob, token in pairs]
-    if spec is not None and ran:
+
+
+def _timings(known: Progress) -> dict[str, Any]:
+    timing, rate = known.timing, known.timing.decode_throughput
+    return {
+        "received_at": timing.at(0),
+        "started_at": timing.at(timing.started),
+        "first_token_at": timing.at(timing.first_token),
+        "finished_at": timing.at(timing.finished),
+        "queue_time": timing.queue_time,
+        "launch_delay": 0.0,
+        "prefill_time": (timing.first_token - timing.started) / 1_000_000,
+        "inference_time": (timing.finished - timing.started) / 1_000_000,
+        "first_token_latency": timing.first_token_latency,
+        "decode_throughput": (len(known.output_ids) - 1) * rate if rate else None,
+    }
+
+
+def _finished(values: dict[str, Any], wire: Wire, want: Want, answered: Answered) -> set[str]:
+    """Adds what is told once all is over; gives the conditions that hold with it."""
+    generation, spec = answered.generation, answered.generation.spec
+    holds = {"finished"}
+    values["e2e_latency"] = answered.timing.latency
+    values["weight_versions"] = weight_spans(generation)
+    if answered.from_queue:
+        return holds | {"queue_abort"}
+    if spec is not None:
+        ran = spec.verify_ct > 0
+        holds.add("speculative" if ran else "idle")
         values |= {
-            "accept_rate": spec.accepted / spec.drafted,
-            "accept_length": len(generation.output_ids) / spec.verify_ct,
+            "accept_rate": spec.accepted / spec.drafted if ran else 0.0,
+            "accept_length": len(generation.output_ids) / spec.verify_ct if ran else 0,
             "accepted": spec.accepted,
             "drafted": spec.drafted,
             "verify_ct": spec.verify_ct,
             "histogram": list(spec.histogram),
         }
-    holds = {"finished", "sent", *(["logprobs"] if logprobs else []), *(["speculative"] if ran else [])}
-    return {key: values[value] for key, value in profile.layout(frozenset(holds))}
+    if want.routed_experts:
+        values["routed_experts"] = routed_experts(generation, want.routed_experts_start)
+        holds -= set() if generation.routed_experts else {"routed_experts"}
+    if want.indexer_topk and generation.indexer_topk is not None:
+        ids = (*generation.prompt_ids, *generation.output_ids)
+        values["indexer_topk"] = payload(generation.indexer_topk, ids)
+    return holds
 
 
-def cached_details(generation: Generation) -> dict[str, int] | None:
+def routed_experts(generation: Generation, start: int) -> str | None:
+    """The rows from prompt id `start` on, as they are sent; None for a model without experts."""
+    if generation.routed_experts is None:
+        return None
+    return payload(generation.routed_experts, (*generation.prompt_ids, *generation.output_ids), start=start)
+
+
+def weight_spans(generation: Generation) -> list[dict[str, Any]]:
+    """Which output ids came from which weights."""
+    if not generation.weight_versions:
+        return [{"version": generation.weight_version, "start": 0, "end": len(generation.output_ids)}]
+    return [{"version": s.version, "start": s.start, "end": s.end} for s in generation.weight_versions]
+
+
+def spec_details(answered: Answered) -> dict[str, Any] | None:
+    """`spec_tokens_details` (protocol.py); None where no verify step ran."""
+    generation, spec = answered.generation, answered.generation.spec
+    if spec is None or not spec.verify_ct:
+        return None
+    return {
+        "spec_accept_rate": spec.accepted / spec.drafted,
+        "spec_accept_length": len(generation.output_ids) / spec.verify_ct,
+        "spec_cap_length": 0.0,
+        "spec_block_accept_length": 0.0,
+        "spec_num_correct_drafts": spec.accepted,
+        "spec_num_proposed_drafts": spec.drafted,
+        "spec_verify_ct": spec.verify_ct,
+        "spec_correct_drafts_histogram": list(spec.histogram),
+        "spec_cap_lens_histogram": [],
+    }
+
+
+def cached_details(cached_tokens: int) -> dict[str, int] | None:
     """Where cached ids lay: all on the device, there being no other tier (output_streamer.py)."""
-    return {"device": generation.cached_tokens, "host": 0} if generation.cached_tokens else None
+    return {"device": cached_tokens, "host": 0} if cached_tokens else None
 
 
-def chat_completion(
-    profile: Profile,
-    request: ChatRequest,
-    sampling: Sampling,
-    answered: Answered,
-    *,
-    tokenizer: ByteTokenizer,
-    texts: TokenTexts,
-) -> dict[str, Any]:
-    """The body of a `/v1/chat/completions` answer."""
-    generation, wire = answered.generation, profile.chat
-    reason = generation.finish_reason
-    text = text_of(
-        generation.output_ids,
-        reason,
-        tokenizer,
-        no_stop_trim=sampling.no_stop_trim,
-        skip_special_tokens=sampling.skip_special_tokens,
-    )
-    calls: tuple[ParsedCall, ...] | None = None
-    if sampling.tools is not None:
-        parsed = parse(text, reason, sampling.tools, wire)
-        text, calls, reason = parsed.text, parsed.calls, parsed.reason
-    choice = {
-        "index": 0,
-        "message": _ordered(wire.message, _message(wire, text, calls, answered.key)),
-        "logprobs": {"content": _logprob_content(generation, texts)} if request.logprobs else None,
-        "finish_reason": reason["type"],
-        "matched_stop": reason.get("matched"),
+Triple = list[Any]
+"""[logprob, id, text]; text is null where none was asked for."""
+
+
+def _logprobs(wire: Wire, want: Want, known: Progress) -> dict[str, Any]:
+    text = wire.texts.text if want.texts else None
+    pairs = zip(known.logprobs[known.start :], known.output_ids[known.start :], strict=True)
+    start = _input_start(wire, want, len(known.prompt_ids))
+    values: dict[str, Any] = {
+        "input_token_logprobs": [] if start is None else _input(wire, want, known.prompt_ids, start),
+        "output_token_logprobs": [[logprob, token, text[token] if text else None] for logprob, token in pairs],
     }
-    if request.return_prompt_token_ids:
-        choice["prompt_token_ids"] = generation.prompt_ids
-    if request.return_meta_info:
-        choice["meta_info"] = meta_info(profile, answered, logprobs=request.logprobs, texts=texts, reason=reason)
-    body = {
-        "id": generation.id,
-        "object": "chat.completion",
-        "created": answered.timing.created,
-        "model": request.model,
-        "choices": [_ordered(wire.choice, choice)],
-        "usage": _ordered(profile.usage.keys, _usage(generation)),
-        "metadata": {"weight_version": generation.weight_version},
-    }
-    if request.return_cached_tokens_details and generation.cached_tokens:
-        body["sglext"] = {"cached_tokens_details": cached_details(generation)}
-    return _ordered(wire.response, body)
+    if want.top_logprobs or want.token_ids is not None:
+        prompt, output = (
+            _prompt_places(wire, known, start),
+            _output_places(wire, known.prompt_ids, known.output_ids, known.logprobs)[known.start :],
+        )
+        for name, chosen in (("top", want.top_logprobs or None), ("token_ids", want.token_ids)):
+            if chosen is not None:
+                values[f"input_{name}_logprobs"] = [place and _row(wire, want, place, chosen) for place in prompt]
+                values[f"output_{name}_logprobs"] = [_row(wire, want, place, chosen) for place in output]
+    return values
 
 
-def _ordered(keys: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
-    return {key: values[key] for key in keys if key in values}
+def top_rows(
+    wire: Wire, count: int, prompt_ids: Sequence[int], output_ids: Sequence[int], logprobs: Sequence[float]
+) -> list[list[Triple]]:
+    """The `count` likeliest ids at each output id, with their texts."""
+    places = _output_places(wire, prompt_ids, output_ids, logprobs)
+    return [_row(wire, Want(texts=True), place, count) for place in places]
 
 
-def _message(wire: ChatWire, text: str, calls: tuple[ParsedCall, ...] | None, key: bytes) -> dict[str, Any]:
-    message: dict[str, Any] = {
-        "role": "assistant",
-        "content": text or ("" if wire.empty_content == "" else None),
-        "reasoning_content": None,
-    }
-    if calls is not None:
-        message["tool_calls"] = [
-            {
-                "id": f"call_{name(key, f'call {position}', 24)}",
-                "index": call_index(position, wire),
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for position, call in enumerate(calls)
-        ]
-    elif wire.no_tool_calls == "null":
-        message["tool_calls"] = None
-    return message
+def _input_start(wire: Wire, want: Want, prompt_tokens: int) -> int | None:
+    """First prompt id that has an entry among the input logprobs; None: none has."""
+    if want.logprob_start >= 0:
+        return want.logprob_start
+    return prompt_tokens - 1 if wire.profile.generate.default_input_logprobs == "last" else None
 
 
-def _logprob_content(generation: Generation, texts: TokenTexts) -> list[dict[str, Any]]:
+def _input(wire: Wire, want: Want, ids: Sequence[int], start: int) -> list[Triple]:
+    """The first entry has no logprob, wherever it starts (logprob_result_processor.py)."""
+    text = wire.texts.text if want.texts else None
+    logprobs = prompt_logprobs(ids, start=start, seed=wire.seed)
     return [
-        {"token": texts.text[token], "bytes": texts.bytes[token], "logprob": logprob, "top_logprobs": []}
-        for token, logprob in zip(generation.output_ids, generation.logprobs, strict=True)
+        [logprob if n else None, token, text[token] if text else None]
+        for n, (logprob, token) in enumerate(zip(logprobs, ids[start:], strict=True))
     ]
 
 
-def _usage(generation: Generation) -> dict[str, Any]:
-    prompt, completion = len(generation.prompt_ids), len(generation.output_ids)
-    return {
-        "prompt_tokens": prompt,
-        "total_tokens": prompt + completion,
-        "completion_tokens": completion,
-        "prompt_tokens_details": None,
-        "reasoning_tokens": 0,
-    }
+def _prompt_places(wire: Wire, known: Progress, start: int | None) -> list[Place | None]:
+    """The distributions at the prompt ids from `start` on, the first of which has none; no `start`: no places."""
+    if start is None:
+        return []
+    ids, size = known.prompt_ids[start:], wire.tokenizer.vocab_size
+    draws = place_draws(known.prompt_ids, start=start, seed=wire.seed)
+    logprobs = prompt_logprobs(known.prompt_ids, start=start, seed=wire.seed)
+    return [
+        Place(token, logprob, draw, size) if n and logprob is not None else None
+        for n, (token, logprob, draw) in enumerate(zip(ids, logprobs, draws, strict=True))
+    ]
+
+
+def _output_places(
+    wire: Wire, prompt_ids: Sequence[int], output_ids: Sequence[int], logprobs: Sequence[float]
+) -> list[Place]:
+    size = wire.tokenizer.vocab_size
+    draws = place_draws((*prompt_ids, *output_ids), start=len(prompt_ids), seed=wire.seed)
+    sampled = zip(output_ids, logprobs, draws, strict=True)
+    return [Place(token, logprob, draw, size) for token, logprob, draw in sampled]
+
+
+def _row(wire: Wire, want: Want, place: Place, chosen: int | tuple[int, ...]) -> list[Triple]:
+    text = wire.texts.text if want.texts else None
+    pairs = place.top(chosen) if isinstance(chosen, int) else [(place.logprob(token), token) for token in chosen]
+    return [[logprob, token, text[token] if text else None] for logprob, token in pairs]

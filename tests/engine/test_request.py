@@ -65,7 +65,25 @@ def test_json_that_only_python_reads_is_read() -> None:
 
 def test_a_field_that_the_release_does_not_know_is_passed_over() -> None:
     body = json.dumps({"messages": USER, "input_ids": "nonsense"}).encode()
-    assert parse(body, content_type="application/json", ignored_fields=("input_ids",)).input_ids is None
+    assert parse(body, content_type="application/json", fields=("messages",)).input_ids is None
+
+
+def test_a_field_that_the_release_acts_on_and_the_engine_does_not_know_is_refused_by_name() -> None:
+    body = json.dumps({"messages": USER, "return_sampling_mask": True}).encode()
+    parse(body, content_type="application/json", fields=("messages",))
+    with pytest.raises(NotModelledError, match="^return_sampling_mask: True is not modelled"):
+        parse(body, content_type="application/json", fields=("messages", "return_sampling_mask"))
+
+
+@pytest.mark.parametrize("value", [None, False, 0, "", [], {}])
+def test_such_a_field_that_asks_for_nothing_passes(value: Any) -> None:
+    body = json.dumps({"messages": USER, "return_sampling_mask": value}).encode()
+    parse(body, content_type="application/json", fields=("messages", "return_sampling_mask"))
+
+
+def test_a_field_that_changes_nothing_passes() -> None:
+    body = json.dumps({"messages": USER, "priority": 3, "user": "me"}).encode()
+    parse(body, content_type="application/json", fields=("messages", "priority", "user"))
 
 
 def test_empty_messages_are_refused_even_with_input_ids() -> None:
@@ -90,16 +108,12 @@ def test_a_stream_with_what_it_cannot_carry_is_the_releases_400(field: str) -> N
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("stream", True),
-        ("n", 2),
-        ("top_logprobs", 3),
         ("ignore_eos", True),
         ("min_tokens", 4),
         ("regex", "a+"),
         ("response_format", {"type": "json_object"}),
         ("logit_bias", {"5": 1.0}),
         ("continue_final_message", True),
-        ("return_routed_experts", True),
     ],
 )
 def test_what_is_not_modelled_is_refused_by_name(field: str, value: Any) -> None:
@@ -110,6 +124,13 @@ def test_what_is_not_modelled_is_refused_by_name(field: str, value: Any) -> None
 
 def test_neutral_values_of_the_same_fields_pass() -> None:
     check(read(stream=False, n=1, top_logprobs=0, response_format={"type": "text"}, logit_bias={}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "adapter"), [({}, None), ({"model": "base:mine"}, "mine"), ({"lora_path": "other"}, "other")]
+)
+def test_an_adapter_stands_behind_the_model_or_in_a_field_of_its_own(fields: dict[str, Any], adapter: str) -> None:
+    assert read(**fields).adapter == adapter
 
 
 def test_tool_choices_are_checked_as_the_release_does() -> None:

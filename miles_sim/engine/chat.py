@@ -1,0 +1,195 @@
+"""The body of a `/v1/chat/completions` answer, from finished generations."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from miles_sim.engine.finish import text_of
+from miles_sim.engine.flight import Answered
+from miles_sim.engine.formats import ParsedCall
+from miles_sim.engine.formats.kimi import call_id as kimi_call_id
+from miles_sim.engine.profiles import ChatWire
+from miles_sim.engine.request import ChatRequest, GenerationRequest
+from miles_sim.engine.said import Reader, Said
+from miles_sim.engine.sampling import Sampling
+from miles_sim.engine.seeding import name
+from miles_sim.engine.tool_calls import call_number
+from miles_sim.engine.usage import counts_of, summed, usage
+from miles_sim.engine.wire import (
+    Triple,
+    Want,
+    Wire,
+    cached_details,
+    finished,
+    meta_info,
+    routed_experts,
+    spec_details,
+    top_rows,
+    weight_spans,
+)
+
+
+def want_of(request: ChatRequest) -> Want:
+    """What a chat request asks for beside the reply (serving_chat.py `_convert_to_internal_request`)."""
+    return Want(
+        logprobs=request.logprobs,
+        top_logprobs=request.top_logprobs or 0,
+        texts=True,
+        routed_experts=request.return_routed_experts,
+        routed_experts_start=request.routed_experts_start_len,
+        prompt_token_ids=request.return_prompt_token_ids,
+    )
+
+
+def chat_completion(
+    wire: Wire, request: ChatRequest, sampling: Sampling, answers: Sequence[Answered], reader: Reader
+) -> dict[str, Any]:
+    """The whole body; one choice an answer."""
+    shape, first = wire.profile.chat, answers[0].generation
+    metadata: dict[str, Any] = {"weight_version": first.weight_version}
+    if wire.profile.weight_versions:
+        metadata["weight_versions"] = weight_spans(first)
+    body = {
+        "id": first.id,
+        "object": "chat.completion",
+        "created": answers[0].timing.created,
+        "model": request.model,
+        "choices": [_choice(wire, request, sampling, answer, n, reader) for n, answer in enumerate(answers)],
+        "usage": usage(wire, summed([counts_of(finished(answer)) for answer in answers], len(answers))),
+        "metadata": metadata,
+    }
+    extra = sglext(wire, request, answers, keys=shape.sglext)
+    if request.return_meta_info and not shape.experts_with_meta_info:
+        extra.pop("routed_experts", None)
+    if extra:
+        body["sglext"] = extra
+    return _ordered(shape.response, body)
+
+
+def _ordered(keys: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
+    return {key: values[key] for key in keys if key in values}
+
+
+def _choice(
+    wire: Wire, request: ChatRequest, sampling: Sampling, answered: Answered, index: int, reader: Reader
+) -> dict[str, Any]:
+    generation, shape = answered.generation, wire.profile.chat
+    text = text_of(
+        generation.output_ids,
+        generation.finish_reason,
+        wire.tokenizer,
+        no_stop_trim=sampling.no_stop_trim,
+        skip_special_tokens=sampling.skip_special_tokens,
+    )
+    said = reader.read(text, generation.finish_reason)
+    choice = {
+        "index": index,
+        "message": _ordered(shape.message, _message(shape, said, answered, reader)),
+        "logprobs": {"content": _logprobs(wire, request, answered)} if request.logprobs else None,
+        "finish_reason": said.reason["type"],
+        "matched_stop": said.reason.get("matched"),
+    }
+    if request.return_prompt_token_ids or request.return_token_ids:
+        choice["prompt_token_ids"] = generation.prompt_ids
+    if request.return_token_ids:
+        choice["response_token_ids"] = generation.output_ids
+    if request.return_meta_info:
+        choice["meta_info"] = meta_info(wire, want_of(request), finished(answered), reason=said.reason)
+    return _ordered(shape.choice, choice)
+
+
+def _logprobs(wire: Wire, request: ChatRequest, answered: Answered) -> list[dict[str, Any]]:
+    generation = answered.generation
+    rows = None
+    if request.top_logprobs:
+        rows = top_rows(wire, request.top_logprobs, generation.prompt_ids, generation.output_ids, generation.logprobs)
+    return logprob_content(wire, generation.output_ids, generation.logprobs, rows)
+
+
+def _message(shape: ChatWire, said: Said, answered: Answered, reader: Reader) -> dict[str, Any]:
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": said.text or ("" if shape.empty_content == "" else None),
+        "reasoning_content": said.thought or None,
+    }
+    if said.calls is not None:
+        message["tool_calls"] = [_call(shape, call, n, answered, reader) for n, call in enumerate(said.calls)]
+    elif shape.no_tool_calls == "null":
+        message["tool_calls"] = None
+    return message
+
+
+def _call(shape: ChatWire, call: ParsedCall, position: int, answered: Answered, reader: Reader) -> dict[str, Any]:
+    return {
+        "id": call_id(
+            reader,
+            answered.key,
+            call.name,
+            call.tool,
+            0 if answered.generation.misbehaved == "same_call_id" else position,
+        ),
+        "index": call_number(call, position, shape),
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.arguments},
+    }
+
+
+def call_id(reader: Reader, key: bytes, called: str, number: int, position: int) -> str:
+    """The id of the call at that place of a reply; `key`: the reply's, `number`: the parser's for the call.
+
+    Kimi's counts all calls of the conversation (serving_chat.py `_process_tool_call_id`).
+    """
+    if reader.tool_parser == "kimi_k2":
+        return kimi_call_id(called, reader.calls_before + number)
+    return f"call_{name(key, f'call {position}', 24)}"
+
+
+def logprob_content(
+    wire: Wire, ids: Sequence[int], logprobs: Sequence[float], rows: Sequence[Sequence[Triple]] | None = None
+) -> list[dict[str, Any]]:
+    """`logprobs.content` of these output ids; `rows`: the top logprobs at each of them."""
+    told: list[list[dict[str, Any]]] = [[] for _ in ids]
+    if rows is not None:
+        told = [[_alternative(wire, triple) for triple in _shown(wire, row)] for row in rows]
+    text, spelled = wire.texts.text, _spelled(wire)
+    return [
+        {"token": text[token], "bytes": spelled[token], "logprob": logprob, "top_logprobs": row}
+        for token, logprob, row in zip(ids, logprobs, told, strict=True)
+    ]
+
+
+def _shown(wire: Wire, row: Sequence[Triple]) -> Sequence[Triple]:
+    """Up to the release that tells bytes apart, alternatives with the same text are one: the place of the first,
+    the logprob of the last (utils.py `to_openai_style_logprobs`)."""
+    if wire.profile.chat.token_bytes == "token":
+        return row
+    return list({triple[2]: triple for triple in row}.values())
+
+
+def _alternative(wire: Wire, triple: Triple) -> dict[str, Any]:
+    logprob, token, text = triple
+    return {"token": text, "bytes": _spelled(wire)[token], "logprob": logprob}
+
+
+def _spelled(wire: Wire) -> list[list[int]]:
+    """The bytes of each id, as the release tells them."""
+    return wire.texts.bytes if wire.profile.chat.token_bytes == "text" else wire.texts.raw
+
+
+def sglext(
+    wire: Wire, request: GenerationRequest, answers: Sequence[Answered], *, keys: tuple[str, ...]
+) -> dict[str, Any]:
+    """What was asked for of these keys, where there is any."""
+    first = answers[0].generation
+    values: dict[str, Any] = {}
+    if request.return_routed_experts:
+        values["routed_experts"] = routed_experts(first, request.routed_experts_start_len)
+    if request.return_cached_tokens_details and wire.profile.cached_details:
+        values["cached_tokens_details"] = cached_details(first.cached_tokens)
+    if request.return_spec_tokens_details:
+        details = [d for d in map(spec_details, answers) if d is not None]
+        values["spec_tokens_details"] = (details if request.n > 1 else details[0]) if details else None
+    if request.return_input_ids_in_sglext:
+        values["input_ids"] = first.prompt_ids
+    if request.return_output_ids_in_sglext:
+        values["output_ids"] = [answer.generation.output_ids for answer in answers]
+    return {key: values[key] for key in keys if values.get(key) is not None}

@@ -1,0 +1,361 @@
+"""The three endpoints that generate: from the bytes of a request to those of its answer, whole or as a stream."""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from miles_sim.engine.arrived import arrived
+from miles_sim.engine.chat import chat_completion, want_of
+from miles_sim.engine.chat_stream import ChatStream
+from miles_sim.engine.completions import (
+    CompletionRequest,
+    CompletionStream,
+    check_logprobs,
+    check_prompt,
+    completion,
+    native,
+)
+from miles_sim.engine.errors import CrashError, NotModelledError, RequestError
+from miles_sim.engine.experts import check_start
+from miles_sim.engine.flight import Answered, Flight, Step
+from miles_sim.engine.generate import GenerateStream, generate_answer
+from miles_sim.engine.generate_request import Batch, GenerateRequest, Single, expand
+from miles_sim.engine.prompt import Prompt, check_length, check_vocabulary, prompt_of
+from miles_sim.engine.request import (
+    ChatRequest,
+    check,
+    check_hidden_states,
+    json_body,
+    native_body,
+    parse,
+    read,
+    refuse_unmodelled,
+)
+from miles_sim.engine.said import reader_of
+from miles_sim.engine.sampling import Sampling, check_ranges, completion_params, sampling_of
+from miles_sim.engine.sampling_params import check_params, sampling_of_params
+from miles_sim.engine.sse import DONE, error_event, event
+from miles_sim.engine.wire import Want, Wire, token_texts
+
+if TYPE_CHECKING:
+    from miles_sim.engine.engine import Engine, Gone
+
+MOST_ANSWERS = 4_096
+"""Answers to one request: prompts, each `n` times."""
+RULE_TEXT = 4_096
+"""Ids at a prompt's end, and characters of their text, that reply rules are matched on."""
+Said = bytes | AsyncIterator[bytes]
+"""A JSON body, or the events of a stream."""
+Feed = Callable[[int, Step], Iterable[bytes]]
+
+
+class Serving:
+    """Answers for one engine. All methods raise `RequestError` for what the release refuses with a status."""
+
+    def __init__(self, engine: "Engine") -> None:
+        settings = engine.settings
+        self._engine = engine
+        self.wire = Wire(
+            profile=engine.profile,
+            tokenizer=engine.tokenizer,
+            texts=token_texts(settings.tokenizer),
+            seed=engine.seed,
+            metrics=settings.metrics,
+            cache_report=settings.cache_report,
+            incremental=settings.incremental_streaming,
+        )
+
+    async def chat(
+        self, body: bytes, *, content_type: str, headers: Mapping[str, str] | None = None, gone: "Gone | None" = None
+    ) -> Said:
+        """`/v1/chat/completions`."""
+        shape = self.wire.profile.chat
+        request = parse(body, content_type=content_type, fields=shape.fields)
+        framed = _obey_headers(request, headers or {}, shape.sglext)
+        check(request, stream_refuses=shape.stream.refuses)
+        _check_n(request.n)
+        prompt = prompt_of(request, self.wire.tokenizer, bad_arguments=shape.bad_arguments)
+        sampling = sampling_of(request, self.wire.profile)
+        want = want_of(request)
+        try:
+            lora = self._admit(prompt, sampling, want, request.adapter, hidden_states=request.return_hidden_states)
+        except RequestError as error:
+            if request.stream and shape.stream.early_error == "sse" and error.status == 400:
+                return _events(error_event(str(error)), DONE)
+            raise
+        flights = [
+            self._submit("chat", prompt, sampling, want, request.rid if request.n == 1 else None, lora, request)
+            for _ in range(max(request.n, 1))
+        ]
+        tool_parser, reasoning_parser = self._engine.settings.parsers
+        reader = reader_of(request, self.wire.profile, tool_parser=tool_parser, reasoning_parser=reasoning_parser)
+        if request.stream:
+            told = ChatStream(self.wire, request, sampling, reader, flights, framed=framed)
+            return self._stream(flights, told.feed, told.end, lambda: told.stopped)
+        answers = await self._answers(flights, gone)
+        if request.n == 0:
+            raise RequestError("range() arg 3 must not be zero", kind="BadRequest")
+        if shape.aborted_in_queue == "crashes" and any(answer.from_queue for answer in answers):
+            raise CrashError("'prompt_tokens'", told=True)
+        return orjson.dumps(chat_completion(self.wire, request, sampling, answers, reader))
+
+    async def completions(self, body: bytes, *, content_type: str, gone: "Gone | None" = None) -> Said:
+        """`/v1/completions`."""
+        shape = self.wire.profile.completions
+        document = json_body(body, content_type=content_type)
+        request = read(CompletionRequest, document, shape.fields)
+        check_prompt(request)
+        refuse_unmodelled(document, request, shape.fields)
+        _check_n(request.n)
+        params = completion_params(request, self.wire.profile)
+        batch = expand(native(request, params))
+        try:
+            flights, sampling = self._fly("completions", batch, request, hidden_states=request.return_hidden_states)
+        except RequestError as error:
+            if request.stream and shape.early_error == "sse" and error.status == 400:
+                return _events(error_event(str(error)), DONE)
+            raise
+        wants = [single.want for single in batch.singles]
+        if request.stream and shape.early_error == "sse" and request.logprobs == 0:
+            try:
+                check_logprobs(request, self.wire)
+            except CrashError as error:
+                return _events(error_event(str(error).partition(": ")[2]), DONE)
+        check_logprobs(request, self.wire)
+        if request.stream:
+            told = CompletionStream(self.wire, request, sampling[0], wants, flights)
+            return self._stream(
+                flights, lambda n, step: told.feed(n, step, self._version), told.end, lambda: told.stopped
+            )
+        answers = await self._answers(flights, gone)
+        if request.n == 0:
+            raise RequestError("range() arg 3 must not be zero", kind="BadRequest")
+        if self.wire.profile.chat.aborted_in_queue == "crashes" and any(answer.from_queue for answer in answers):
+            raise CrashError("'prompt_tokens'", told=True)
+        return orjson.dumps(completion(self.wire, request, sampling[0], wants, answers))
+
+    async def generate(self, body: bytes, *, content_type: str | None, gone: "Gone | None" = None) -> Said:
+        """`/generate`."""
+        shape = self.wire.profile.generate
+        document = native_body(body, content_type=content_type)
+        request = read(GenerateRequest, document, shape.fields)
+        if shape.unknown_sampling == "named":
+            self._check_params(request)
+        try:
+            batch = self._batch(document, request)
+            flights, sampling = self._fly("generate", batch, request, hidden_states=bool(request.return_hidden_states))
+        except RequestError as error:
+            if request.stream and error.status == 400:
+                return _events(event({"error": _native_error(error, described=shape.stream_error)}), DONE)
+            raise _native(error) from None
+        if request.stream:
+            return self._generate_stream(batch, flights, sampling)
+        try:
+            answers = await self._answers(flights, gone)
+        except RequestError as error:
+            raise _native(error) from None
+        told = [
+            generate_answer(self.wire, single.want, parameters, answer)
+            for single, parameters, answer in zip(batch.singles, sampling, answers, strict=True)
+        ]
+        return orjson.dumps(told[0] if batch.whole else told)
+
+    def _batch(self, document: Any, request: GenerateRequest) -> Batch:
+        batch = expand(request)
+        refuse_unmodelled(document, request, self.wire.profile.generate.fields)
+        self._check_params(request)
+        return batch
+
+    def _check_params(self, request: GenerateRequest) -> None:
+        params = request.sampling_params or {}
+        for entry in params if isinstance(params, list) else [params]:
+            check_params(entry, self.wire.profile.generate)
+
+    def _generate_stream(
+        self, batch: Batch, flights: Sequence[Flight], sampling: Sequence[Sampling]
+    ) -> AsyncIterator[bytes]:
+        told = [
+            GenerateStream(self.wire, single.want, parameters, flight, index=None if batch.whole else n)
+            for n, (single, parameters, flight) in enumerate(zip(batch.singles, sampling, flights, strict=True))
+        ]
+
+        def feed(index: int, step: Step) -> Iterable[bytes]:
+            yield event(told[index].feed(step, self._version))
+
+        return self._stream(flights, feed, lambda: (DONE,), lambda: False)
+
+    def _fly(
+        self, endpoint: str, batch: Batch, request: Any, *, hidden_states: Any
+    ) -> tuple[list[Flight], list[Sampling]]:
+        """All checked before the first one flies."""
+        if len(batch.singles) > MOST_ANSWERS:
+            raise NotModelledError("n", len(batch.singles), f"up to {MOST_ANSWERS} answers to a request")
+        sampling = [sampling_of_params(single.params) for single in batch.singles]
+        prompts = _prompts(batch, self.wire)
+        loras = [
+            self._admit(prompt, parameters, single.want, single.lora, hidden_states=hidden_states)
+            for prompt, parameters, single in zip(prompts, sampling, batch.singles, strict=True)
+        ]
+        flights = [
+            self._submit(endpoint, prompt, parameters, single.want, single.rid, lora, request, single.extra_key)
+            for prompt, parameters, single, lora in zip(prompts, sampling, batch.singles, loras, strict=True)
+        ]
+        return flights, sampling
+
+    def _admit(
+        self, prompt: Prompt, sampling: Sampling, want: Want, lora: str | None, *, hidden_states: Any
+    ) -> str | None:
+        """The adapter; `RequestError` for what the release refuses once it has the ids, in its order
+        (tokenizer_manager.py, then scheduler.py)."""
+        profile, ids = self.wire.profile, prompt.ids
+        adapter = self._engine.adapters.resolve(lora)
+        check_vocabulary(ids, self.wire.tokenizer.vocab_size)
+        check_length(
+            len(ids),
+            sampling.max_new_tokens,
+            self._engine.settings.context_length,
+            may_fill=profile.may_fill_context,
+        )
+        self._check_token_ids(want)
+        check_hidden_states(hidden_states, profile.hidden_states_refusal)
+        check_ranges(sampling, profile.sampling)
+        self._check_starts(want, len(ids))
+        return adapter
+
+    def _check_token_ids(self, want: Want) -> None:
+        size = self.wire.tokenizer.vocab_size
+        for token in want.token_ids or ():
+            if 0 <= token < size:
+                continue
+            if not self.wire.profile.generate.checks_token_ids_logprob:
+                raise NotModelledError("token_ids_logprob", token, f"0 to {size - 1}")
+            raise RequestError(
+                f"token_ids_logprob contains out-of-vocabulary token id {token}; valid range is [0, {size})."
+            )
+
+    def _check_starts(self, want: Want, prompt_tokens: int) -> None:
+        start = want.logprob_start
+        if start < -1:
+            raise NotModelledError("logprob_start_len", start, "-1 or more")
+        none = self.wire.profile.generate.default_input_logprobs == "none"
+        if start > prompt_tokens - (not none):
+            raise RequestError(
+                f"req.logprob_start_len={start} is higher than the number of input tokens "
+                f"len(req.origin_input_ids)={prompt_tokens}. Please use a smaller logprob_start_len."
+            )
+        if want.routed_experts:
+            check_start(want.routed_experts_start, prompt_tokens)
+
+    def _submit(
+        self,
+        endpoint: str,
+        prompt: Prompt,
+        sampling: Sampling,
+        want: Want,
+        rid: str | None,
+        lora: str | None,
+        request: Any,
+        extra_key: str | None = None,
+    ) -> Flight:
+        return self._engine.submit(
+            prompt,
+            sampling,
+            endpoint=endpoint,
+            rid=rid,
+            lora=lora,
+            extra_key=request.cache_key if isinstance(request, ChatRequest) else extra_key,
+            fields=arrived(request),
+            cache_limit=want.logprob_start if want.logprobs and want.logprob_start >= 0 else None,
+        )
+
+    async def _answers(self, flights: Sequence[Flight], gone: "Gone | None") -> list[Answered]:
+        """All of them; where one waits, the others fly on meanwhile."""
+        try:
+            answers = [await self._engine.answer(flight, gone=gone) for flight in flights]
+        except BaseException:
+            for flight in flights:
+                self._engine.scheduler.drop(flight)
+            raise
+        for answer in answers:
+            answer.raise_for_status()
+        return answers
+
+    @property
+    def _version(self) -> str:
+        return self._engine.scheduler.weight_version
+
+    async def _stream(
+        self,
+        flights: Sequence[Flight],
+        feed: Feed,
+        end: Callable[[], Iterable[bytes]],
+        stopped: Callable[[], bool],
+    ) -> AsyncIterator[bytes]:
+        """The events, one step of each flight in turn. Closed before the end, it aborts them."""
+        steps = {n: self._engine.steps(flight) for n, flight in enumerate(flights)}
+        try:
+            while steps and not stopped():
+                for n in list(steps):
+                    step = await anext(steps[n], None)
+                    if step is None:
+                        del steps[n]
+                        continue
+                    for piece in feed(n, step):
+                        yield piece
+                    if stopped():
+                        break
+            for piece in end():
+                yield piece
+        finally:
+            for flight in flights:
+                self._engine.scheduler.drop(flight)
+
+
+async def _events(*events: bytes) -> AsyncIterator[bytes]:
+    for piece in events:
+        yield piece
+
+
+def _check_n(n: int) -> None:
+    if n > MOST_ANSWERS:
+        raise NotModelledError("n", n, f"up to {MOST_ANSWERS}")
+
+
+def _obey_headers(request: ChatRequest, headers: Mapping[str, str], known: tuple[str, ...]) -> bool:
+    """Sets what headers ask for in place of fields; gives whether ids come as an event of their own."""
+    for name, key in (("input", "input_ids"), ("output", "output_ids")):
+        if key in known and headers.get(f"x-sglext-return-{name}-ids") == "1":
+            setattr(request, f"return_{key}_in_sglext", True)
+    return "input_ids" in known and headers.get("x-sglext-ids-framed") == "1"
+
+
+def _prompts(batch: Batch, wire: Wire) -> list[Prompt]:
+    """One a single; equal prompts, side by side, are read once."""
+    prompts: list[Prompt] = []
+    before: Single | None = None
+    for single in batch.singles:
+        same = before is not None and single.text is before.text and single.input_ids is before.input_ids
+        prompts.append(prompts[-1] if same else _prompt(single, wire))
+        before = single
+    return prompts
+
+
+def _prompt(single: Single, wire: Wire) -> Prompt:
+    ids = wire.tokenizer.encode(single.text or "") if single.input_ids is None else single.input_ids
+    known = [token for token in ids[-RULE_TEXT:] if 0 <= token < wire.tokenizer.vocab_size]
+    return Prompt(tuple(ids), wire.tokenizer.decode(known)[-RULE_TEXT:])
+
+
+def _native_error(error: RequestError, *, described: str) -> dict[str, Any]:
+    told: dict[str, Any] = {"message": str(error)}
+    if described == "described":
+        told |= {"type": "invalid_request_error", "code": error.status, "retryable": False}
+    return told
+
+
+def _native(error: RequestError) -> RequestError:
+    """As `/generate` words what the generation path refuses (http_server.py `_create_error_response`)."""
+    if error.status == 400 and error.body.get("type") == "BadRequestError":
+        error.body = {"error": {"message": str(error)}}
+    return error

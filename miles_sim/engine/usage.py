@@ -1,0 +1,51 @@
+"""`usage` of chat and completions (SGLang's usage_processor.py)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from miles_sim.engine.wire import Progress, Wire
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Ids of one choice."""
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    reasoning: int = 0
+
+
+def counts_of(known: Progress) -> Counts:
+    """As far as the request has come. One that was aborted while it waited counts nothing."""
+    if known.answered is not None and known.answered.from_queue:
+        return Counts(completion=len(known.output_ids))
+    return Counts(len(known.prompt_ids), len(known.output_ids), known.cached_tokens)
+
+
+def summed(choices: Iterable[Counts], n: int) -> Counts:
+    """Of all choices: prompt and cached ids once for the `n` choices of each prompt."""
+    counts = list(choices)
+    firsts = counts[::n] if n > 0 else []
+    return Counts(
+        prompt=sum(c.prompt for c in firsts),
+        completion=sum(c.completion for c in counts),
+        cached=sum(c.cached for c in firsts),
+        reasoning=sum(c.reasoning for c in counts),
+    )
+
+
+def usage(wire: Wire, counts: Counts, *, cache_report: bool | None = None) -> dict[str, Any]:
+    """The object in the release's keys. `cache_report`: in place of the server's setting."""
+    reported = wire.cache_report if cache_report is None else cache_report
+    told = reported and (counts.cached > 0 or wire.profile.usage.nothing_cached == "zero")
+    values = {
+        "prompt_tokens": counts.prompt,
+        "total_tokens": counts.prompt + counts.completion,
+        "completion_tokens": counts.completion,
+        "prompt_tokens_details": {"cached_tokens": counts.cached} if told else None,
+        "reasoning_tokens": counts.reasoning,
+        "completion_tokens_details": {"reasoning_tokens": counts.reasoning} if counts.reasoning else None,
+    }
+    return {key: values[key] for key in wire.profile.usage.keys}
