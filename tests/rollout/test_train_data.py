@@ -1,7 +1,5 @@
 """Columns for the trainer: the same whatever the order of rows, weighed by rollout."""
 
-import math
-import statistics
 from typing import Any
 
 import numpy as np
@@ -10,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from miles_sim.rollout.errors import AssemblyError, RewardError, RolloutIdentityError
-from miles_sim.rollout.sample import Sample, Status
-from miles_sim.rollout.train_data import EPSILON, to_train_data
+from miles_sim.rollout.sample import AdapterRef, Sample, Status
+from miles_sim.rollout.train_data import to_train_data
 
 
 def row(index: int | None = 0, *, size: int = 2, **fields: Any) -> Sample:
@@ -115,35 +113,14 @@ def test_round_number_must_be_everywhere_or_nowhere() -> None:
     assert to_train_data(rows)["round_number"] == [2, 3]
 
 
-rollout_lists = st.lists(
-    st.tuples(st.integers(0, 2), st.integers(1, 3), st.floats(-2, 2).map(lambda x: round(x, 2))),
-    min_size=1,
-    max_size=8,
-)
-
-
-@given(rollout_lists, st.sampled_from(["mean", "std"]))
-def test_rewards_are_normalized_per_rollout(rollouts: list[tuple[int, int, float]], normalize: Any) -> None:
-    """However many leaves a rollout yields, it weighs once in its prompt's baseline."""
-    rows = [
-        row(n, rollout_id=n, group_index=group, reward=reward)
-        for n, (group, leaves, reward) in enumerate(rollouts)
-        for _ in range(leaves)
-    ]
-    found = to_train_data(rows, normalize=normalize)["rewards"]
-    for sample, value in zip(rows, found, strict=True):
-        rewards = [reward for group, _, reward in rollouts if group == sample.group_index]
-        expected = sample.reward - statistics.fmean(rewards)
-        if normalize == "std" and len(rewards) > 1 and len(set(rewards)) > 1:
-            expected /= statistics.stdev(rewards) + EPSILON
-        assert math.isclose(value, expected, rel_tol=1e-6, abs_tol=1e-9)
+rollout_lists = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3)), min_size=1, max_size=8)
 
 
 @given(rollout_lists)
-def test_mask_sums_are_those_of_the_rollout(rollouts: list[tuple[int, int, float]]) -> None:
+def test_mask_sums_are_those_of_the_rollout(rollouts: list[tuple[int, int]]) -> None:
     rows = [
         row(n, rollout_id=n, size=size + 1, reward=None)
-        for n, (_, leaves, _) in enumerate(rollouts)
+        for n, (_, leaves) in enumerate(rollouts)
         for size in range(leaves)
     ]
     sums = to_train_data(rows)["rollout_mask_sums"]
@@ -156,35 +133,35 @@ def test_equal_ids_of_other_prompts_do_not_mix() -> None:
     assert to_train_data(rows)["rollout_mask_sums"] == [2, 3]
 
 
-def test_unequal_rewards_of_siblings_are_refused_by_name() -> None:
-    rows = [row(3, reward=1.0), row(4, reward=1.0), row(3, reward=0.5)]
-    with pytest.raises(RewardError, match=r"rollout 3: reward: rows \[0, 2\] have \[1\.0, 0\.5\]"):
-        to_train_data(rows, normalize="std")
-
-
-def test_rewards_by_key() -> None:
-    rows = [row(0, reward={"a": 1.0}), row(1, reward={"a": 3.0})]
-    assert to_train_data(rows, normalize="mean", reward_key="a")["rewards"] == [-1.0, 1.0]
-    with pytest.raises(RewardError, match=r"row 0: reward: .* has no key 'b'"):
-        to_train_data(rows, reward_key="b")
-    with pytest.raises(RewardError, match="row 0: reward"):
-        to_train_data(rows)
-
-
 def test_rewards_are_absent_only_if_no_row_has_one() -> None:
     assert "rewards" not in to_train_data([row(reward=None)], normalize="std")
     with pytest.raises(RewardError, match="row 1: reward: None"):
         to_train_data([row(0), row(1, reward=None)])
 
 
-@pytest.mark.parametrize("reward", [float("nan"), True, "1"])
-def test_odd_reward_is_refused_by_name(reward: Any) -> None:
-    with pytest.raises(RewardError, match="row 0: reward"):
-        to_train_data([row(reward=reward)])
+def test_adapters_are_everywhere_or_nowhere() -> None:
+    rows = [row(0, adapter=AdapterRef("a", 2)), row(1)]
+    with pytest.raises(AssemblyError, match="row 1: adapter: None"):
+        to_train_data(rows)
+    rows[1].adapter = AdapterRef("b", 0)
+    assert to_train_data(rows)["adapter_slots"] == [2, 0]
 
 
-def test_normalizing_needs_a_group_and_a_known_way() -> None:
-    with pytest.raises(RewardError, match="group_index"):
-        to_train_data([row(group_index=None)], normalize="mean")
-    with pytest.raises(RewardError, match="normalize"):
-        to_train_data([row()], normalize="max")  # type: ignore[arg-type]
+def test_raw_reward_of_the_metadata_goes_first_and_is_a_number() -> None:
+    rows = [row(0, metadata={"raw_reward": 4}), row(1, reward=2.0)]
+    assert to_train_data(rows)["raw_reward"] == [4.0, 2.0]
+    rows[0].metadata["raw_reward"] = "4"
+    with pytest.raises(RewardError, match="row 0: raw_reward: '4'"):
+        to_train_data(rows)
+
+
+def test_an_empty_batch_has_empty_columns() -> None:
+    data = to_train_data([], normalize="std")
+    assert data["tokens"] == data["rollout_ids"] == data["rollout_mask_sums"] == []
+    assert "rewards" not in data
+
+
+def test_a_batch_of_placeholders_converts() -> None:
+    data = to_train_data([aborted(0), aborted(1)], normalize="std", reward_key="a")
+    assert data["loss_masks"] == [[], []]
+    assert "rewards" not in data
