@@ -32,6 +32,8 @@ class TargetChoice:
     python: Path | None = None
     optimize: bool = False
     checkout: Path | None = None
+    workers: int = 1
+    """Processes of it, side by side; with more than one it never runs in this process."""
 
     def options(self) -> list[str]:
         """The command-line options that say the same."""
@@ -49,17 +51,23 @@ class TargetChoice:
     async def opened(self) -> AsyncIterator[tuple[Target, LocalNetwork | None]]:
         """The target and, where it lives in this process, the network to share with it; both closed at the end."""
         from miles_sim.targets.catalog import open_target
+        from miles_sim.targets.pool import TargetPool
 
         if ":" in self.name and "" not in sys.path:
             sys.path.insert(0, "")  # an adapter may lie in the current folder
         network = LocalNetwork()
-        target = open_target(
-            self.name,
-            python=str(self.python) if self.python else None,
-            optimize=self.optimize,
-            checkout=str(self.checkout) if self.checkout else None,
-            network=network,
-        )
+        python = str(self.python) if self.python else sys.executable if self.workers > 1 else None
+        members = [
+            open_target(
+                self.name,
+                python=python,
+                optimize=self.optimize,
+                checkout=str(self.checkout) if self.checkout else None,
+                network=network,
+            )
+            for _ in range(self.workers)
+        ]
+        target = TargetPool(members) if self.workers > 1 else members[0]
         try:
             yield target, network if self.here else None
         finally:

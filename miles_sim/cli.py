@@ -12,7 +12,9 @@ import typer
 
 from miles_sim.bench.cli import app as bench
 from miles_sim.exits import BROKEN, HOLDS, VIOLATED, honest
+from miles_sim.options import AsJson, Checkout, Optimize, Packs, Python, Seed, TargetName, Workers
 from miles_sim.session_command import session
+from miles_sim.target_commands import baseline, bisect, compare, doctor
 
 if TYPE_CHECKING:
     from miles_sim.engine.settings import EngineSettings
@@ -39,27 +41,10 @@ app = typer.Typer(
 
 app.add_typer(bench, name="bench")
 app.command()(session)
+for command in (doctor, compare, bisect, baseline):
+    app.command()(command)
 
 # ruff: noqa: UP045 - the oldest Typer that we allow reads no `X | None`
-TargetName = Annotated[
-    str, typer.Option("--target", metavar="NAME", help="`reference`, `miles`, or your adapter as `pkg.mod:factory`.")
-]
-Python = Annotated[
-    Optional[Path], typer.Option("--python", metavar="PATH", help="Interpreter that has the target installed.")
-]
-Optimize = Annotated[bool, typer.Option("--optimize", help="Run the target under `python -O`, without its asserts.")]
-Checkout = Annotated[
-    Optional[Path],
-    typer.Option("--checkout", metavar="PATH", help="Source tree of the target, in place of an installed one."),
-]
-Packs = Annotated[
-    Optional[list[Path]],
-    typer.Option(
-        "--contracts", metavar="DIR", help="A folder of your own contracts, beside the built-in pack. Repeatable."
-    ),
-]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Added to each scenario's own seed.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable, on standard output.")]
 
 
 @app.command()
@@ -78,6 +63,7 @@ def verify(
     python: Python = None,
     optimize: Optimize = False,
     checkout: Checkout = None,
+    workers: Workers = 1,
     seed: Seed = 0,
     baseline: Annotated[
         Optional[Path], typer.Option(metavar="FILE", help="Known violations of this target version; strict both ways.")
@@ -105,7 +91,7 @@ def verify(
         cases = choices.chosen_cases(scenario)
         every = {rule.id for rule in choices.chosen_rules(contracts, None)}
         known = load_baseline(baseline, contracts=every) if baseline else None
-        chosen = choices.TargetChoice(target, python, optimize, checkout)
+        chosen = choices.TargetChoice(target, python, optimize, checkout, workers)
         packs = [word for folder in contracts or () for word in ("--contracts", str(folder))]
 
         async def work() -> Run:

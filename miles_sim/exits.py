@@ -33,11 +33,13 @@ def _ours() -> tuple[type[Exception], ...]:
     from miles_sim.targets.base import TargetError
     from miles_sim.targets.catalog import UnknownTargetError
     from miles_sim.tokenizer import TokenizerError
+    from miles_sim.verify.bisect import BisectError
     from miles_sim.verify.pack import PackError
     from miles_sim.verify.run import SelectionError
 
     return (
         BenchError,
+        BisectError,
         Impossible,
         DocumentError,
         FleetError,

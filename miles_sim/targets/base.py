@@ -5,7 +5,7 @@ A target is told what to play as a `Job` (plain data), runs its own session serv
 answers with an observation document (`miles_sim.targets.observation.Observation` as plain data).
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypedDict
 
 CAPABILITIES: dict[str, str] = {
@@ -113,4 +113,22 @@ class Target(Protocol):
 
 
 class TargetError(RuntimeError):
-    """The target cannot be used: not importable, died, hung, or answered nonsense."""
+    """The target cannot be used: not importable, or it answered nonsense.
+
+    `install`: shell commands that may help.
+    """
+
+    def __init__(self, message: str, *, install: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.install = tuple(install)
+
+
+class PlayError(TargetError):
+    """The target crashed or hung in a play; the next play may do better.
+
+    `brief`: the same in one line that is alike for equal plays.
+    """
+
+    def __init__(self, message: str, brief: str) -> None:
+        super().__init__(message)
+        self.brief = brief

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from miles_sim.targets.advice import on_checkout
 from miles_sim.targets.base import Target
 from miles_sim.transport import LocalNetwork
 
@@ -41,6 +42,9 @@ def open_target(
         raise UnknownTargetError(f"checkout: {str(checkout)!r} is no folder")
     apart = python is not None or optimize or checkout is not None
     if name == "miles":
+        wrong = on_checkout(Path(checkout)) if checkout is not None else None
+        if wrong is not None:
+            raise UnknownTargetError(f"checkout: {wrong}")
         return _remote(python, optimize, checkout, adapter=_MILES)
     if name == "reference":
         if checkout is not None:
@@ -54,7 +58,7 @@ def open_target(
         known = ", ".join(repr(known) for known in NAMES)
         raise UnknownTargetError(f"target: {name!r} is neither one of {known} nor a 'pkg.mod:factory'")
     if apart:
-        return _remote(python, optimize, checkout, target=name)
+        return _remote(python, optimize, checkout, target=name, fallback=Path.cwd())
     target: Target = _factory(name)()
     return target
 
@@ -62,8 +66,8 @@ def open_target(
 def _remote(python: str | None, optimize: bool, checkout: str | Path | None, **what: Any) -> Target:
     from miles_sim.targets.remote import RemoteTarget
 
-    paths = [] if checkout is None else [checkout]
-    return RemoteTarget(python or sys.executable, optimize=optimize, paths=paths, **what)
+    tree = None if checkout is None else str(checkout)
+    return RemoteTarget(python or sys.executable, optimize=optimize, checkout=tree, **what)
 
 
 def _factory(name: str) -> Any:

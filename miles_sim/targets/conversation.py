@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from miles_sim.targets.base import AgentFunction, TargetError
+from miles_sim.targets.advice import Advice, on_silence, on_start
+from miles_sim.targets.base import AgentFunction, PlayError, TargetError
 from miles_sim.targets.channel import Channel
 from miles_sim.targets.worker import GRACE, error_document
 
@@ -36,8 +37,9 @@ class _Request:
 class Conversation:
     """Starts a worker with `command`. After any error it is of no more use, and closed."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], checkout: str | None = None) -> None:
         self._name = command[0]
+        self._checkout = checkout
         self._lock = threading.Lock()
         self._requests: dict[int, _Request] = {}
         self._last_id = _READY
@@ -49,7 +51,8 @@ class Conversation:
         answer = await self._exchange(_READY, None, self._channel.start, timeout, "start")
         if answer["ready"] != 1:
             error = answer["error"]
-            raise await self._failure(f"cannot be loaded: {error['type']}: {error['message']}")
+            advice = on_start(error, self._name, self._checkout)
+            raise await self._failure(f"cannot be loaded: {error['type']}: {error['message']}", advice)
 
     async def ask(self, op: str, timeout: float, agent: AgentFunction | None = None, **fields: Any) -> Any:
         """The value that the worker answers to `op`, within `timeout` seconds, agents it calls included."""
@@ -58,7 +61,7 @@ class Conversation:
         answer = await self._exchange(message["id"], agent, lambda: self._channel.send(message), timeout, op)
         if "error" in answer:
             error = answer["error"]
-            raise await self._failure(f"{op}: {error['type']}: {error['message']}")
+            raise await self._failure(f"{op}: {error['type']}: {error['message']}", played=op == "play")
         return answer.get("value")
 
     def close(self, grace: float = GRACE + 1) -> None:
@@ -77,7 +80,7 @@ class Conversation:
         try:
             answer = await asyncio.wait_for(request.answer, timeout)
         except asyncio.TimeoutError:
-            raise await self._failure(f"{op}: no answer within {timeout:g} s") from None
+            raise await self._failure(f"{op}: no answer within {timeout:g} s", played=op == "play") from None
         finally:
             with self._lock:
                 del self._requests[number]
@@ -86,13 +89,19 @@ class Conversation:
             await asyncio.gather(*request.calls.values(), return_exceptions=True)
         if answer is None:
             nonsense = self._channel.nonsense
-            raise await self._failure(f"{op}: " + (f"answered nonsense: {nonsense!r}" if nonsense else "died"))
+            what = f"{op}: " + (f"answered nonsense: {nonsense!r}" if nonsense else "died")
+            advice = on_silence(self._name) if number == _READY else None
+            raise await self._failure(what, advice, played=op == "play" and not nonsense)
         return answer
 
-    async def _failure(self, what: str) -> TargetError:
+    async def _failure(self, what: str, advice: Advice | None = None, *, played: bool = False) -> TargetError:
         """The error to raise; the worker is gone then, and what it said last is known."""
         await asyncio.to_thread(self.close, 0.5)
-        return TargetError(f"{self._name}: {what}{self._channel.last_words()}")
+        advice = advice or Advice(told_all=False)
+        lines = "".join(f"\n  {line}" for line in advice.lines)
+        said = "" if advice.told_all else self._channel.last_words()
+        message = f"{self._name}: {what}{lines}{said}"
+        return PlayError(message, what) if played else TargetError(message, install=advice.install)
 
     def _receive(self, message: Message | None) -> None:
         """Called from the channel's thread; None is the end."""

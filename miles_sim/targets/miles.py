@@ -32,6 +32,9 @@ class MilesTarget:
         info: TargetInfo = self._release.info()  # type: ignore[assignment]
         return info
 
+    async def examine(self) -> dict[str, Any]:
+        return self._release.places()
+
     async def play(self, job: Job, agent: AgentFunction) -> dict[str, Any]:
         async with AsyncExitStack() as stack:
             listener = stack.enter_context(_listener())

@@ -1,6 +1,7 @@
 """miles' own trainer side: validation, train data, metrics. Standard library and miles only."""
 
 import importlib
+import inspect
 import itertools
 import types
 from argparse import Namespace
@@ -25,6 +26,13 @@ def _package(release: Release) -> Any:
     return importlib.import_module(_PACKAGE)
 
 
+def _part(module: str, name: str) -> Any:
+    """A function of the trainer side; None: this state has none of that name."""
+    if not exists(f"{_PACKAGE}.{module}"):
+        return None
+    return getattr(importlib.import_module(f"{_PACKAGE}.{module}"), name, None)
+
+
 class Batch:
     """The three functions of the trainer side, as far as this release has them."""
 
@@ -42,6 +50,9 @@ class Batch:
             reason = f"{_PACKAGE} cannot be imported: {type(error).__name__}: {error}"
         else:
             reason = f"{_PACKAGE} has no such part"
+        self._tell(release, reason)
+
+    def _tell(self, release: Release, reason: str) -> None:
         parts = {"validate": self.validate, "train_data": self.convert, "metrics": self.metrics}
         release.absent.update({f"batch.{name}": reason for name, part in parts.items() if part is None})
 
@@ -59,12 +70,19 @@ class Batch:
         self.metrics = package.compute_metrics_from_samples
 
     def _from_modules(self) -> None:
-        """Later states: one module a task."""
-        module = importlib.import_module
-        self.validate = module(f"{_PACKAGE}.rollout_data_conversion").validate_compact_rollout_ids
-        conversion = module(f"{_PACKAGE}.train_data_conversion").convert_samples_to_train_data
-        self.convert = lambda args, samples: conversion(args, samples, {}, None, None)
-        self.metrics = module(f"{_PACKAGE}.metrics")._compute_metrics_from_samples
+        """Later states: one module a task, each of them a few weeks older or younger than the others."""
+        self.validate = _part("rollout_data_conversion", "validate_compact_rollout_ids")
+        conversion = _part("train_data_conversion", "convert_samples_to_train_data")
+        if conversion is not None:
+            settings: dict[str, Any] = {"metadata": {}, "custom_convert_samples_to_train_data_func": None}
+            settings["custom_reward_post_process_func"] = None
+            known = inspect.signature(conversion).parameters
+            self.convert = lambda args, samples: conversion(
+                args, samples, **{name: value for name, value in settings.items() if name in known}
+            )
+        self.metrics = _part("metrics", "_compute_metrics_from_samples") or _part(
+            "metrics", "compute_metrics_from_samples"
+        )
 
     def view(self, args: Namespace, returned: list[Any]) -> dict[str, Any] | None:
         """A `BatchView` document of what all rollouts returned; they stay as they are."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .base import CAPABILITIES, Job
+from .missing import missing_modules
 
 AGENT_MODULE = "miles_sim_agent"
 """Module that holds the agent function while a play runs; miles loads it by its dotted path."""
@@ -21,6 +22,26 @@ ENGINE_ACTOR = "miles.backends.sglang_utils.sglang_engine"
 """The trainer's modules import the actor that runs a GPU engine, and never touch it on the way from samples to data."""
 _REPLACEABLE = ("sglang.srt.entrypoints.openai.encoding_dsv4",)
 """Modules of newer engines for single model families, none of them ours."""
+_NEEDED = (
+    "miles.utils.types",
+    "miles.rollout.generate_hub.agentic_tool_call",
+    "miles.rollout.session.server",
+    "miles.rollout.session.session_server",
+    "miles.ray.rollout",
+)
+_STANDS_ON = (
+    "torch",
+    "transformers",
+    "sglang",
+    "ray",
+    "numpy",
+    "httpx",
+    "fastapi",
+    "uvicorn",
+    "pydantic",
+    "safetensors",
+)
+"""Distributions whose versions decide what a miles does."""
 _APPEND_ROLES = ["tool", "user", "system"]
 
 
@@ -53,6 +74,21 @@ class Release:
             "stand_ins": self.stand_ins,
         }
 
+    def places(self) -> dict[str, Any]:
+        """Where miles and its engine package lie, and the versions of what it stands on; None: not installed."""
+        versions: dict[str, str | None] = {}
+        for name in _STANDS_ON:
+            try:
+                versions[name] = importlib.metadata.version(name)
+            except importlib.metadata.PackageNotFoundError:
+                versions[name] = None
+        where = {
+            name: os.path.dirname(sys.modules[name].__file__ or "")
+            for name in ("miles", "sglang")
+            if name in sys.modules
+        }
+        return {"where": where, "packages": versions}
+
     def new_sample(self, values: dict[str, Any]) -> Any:
         """An input sample; what this release has no field for is left out."""
         names = self.sample.__dataclass_fields__
@@ -60,7 +96,21 @@ class Release:
 
 
 def find_release() -> Release:
-    """Imports miles. Raises ImportError where it, or a part that every rollout needs, is not there."""
+    """Imports miles. Raises ImportError where it, or a part that every rollout needs, is not there.
+
+    A `ModuleNotFoundError` names every module that is lacking; the interpreter is of no more use then.
+    """
+    try:
+        return _found_release()
+    except ModuleNotFoundError as error:
+        names = missing_modules(_NEEDED, error)
+        if len(names) < 2:
+            raise
+        raise ModuleNotFoundError(f"No module named {', '.join(map(repr, names))}", name=error.name) from error
+
+
+def _found_release() -> Release:
+    importlib.import_module("miles")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # tokenizers come from a folder; nothing is to be looked up
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     stand_ins: list[str] = []

@@ -15,9 +15,9 @@ WORKER = Path(__file__).with_name("worker.py")
 class RemoteTarget:
     """Runs an adapter file or a `pkg.mod:factory` under `python`, by way of `worker.py`.
 
-    `paths` are searched for modules first, `fallback` last. Timeouts are in seconds. A worker that dies, hangs or
-    answers nonsense gives a `TargetError` with the interpreter and the last lines it printed; the next play starts
-    another one.
+    `paths` are searched for modules first, `fallback` last; a `checkout` before both, and it stays as it is. Timeouts
+    are in seconds. A worker that answers nonsense gives a `TargetError` with the interpreter and the last lines it
+    printed, one that dies or hangs in a play a `PlayError`; the next play starts another one.
     """
 
     def __init__(
@@ -31,13 +31,21 @@ class RemoteTarget:
         fallback: Path | str | None = None,
         start_timeout: float = 180.0,
         play_timeout: float = 180.0,
+        checkout: str | None = None,
     ) -> None:
         if (adapter is None) == (target is None):
             raise ValueError(f"adapter: {adapter!r}, target: {target!r}: exactly one of them is due")
         what = ["--target", target] if target is not None else ["--adapter", str(adapter)]
-        where = [part for path in paths for part in ("--path", os.path.abspath(path))]
+        where = [
+            part
+            for path in ([checkout] if checkout else []) + list(paths)
+            for part in ("--path", os.path.abspath(path))
+        ]
         where += [] if fallback is None else ["--fallback", os.path.abspath(fallback)]
-        self._command = [python, *(["-O"] if optimize else []), str(WORKER), *what, *where]
+        # without -B a checkout would fill with compiled files, and an old one might be taken for a fresh one
+        options = (["-O"] if optimize else []) + (["-B"] if checkout else [])
+        self._command = [python, *options, str(WORKER), *what, *where]
+        self._checkout = checkout
         self._start_timeout = start_timeout
         self._play_timeout = play_timeout
         self._conversation: Conversation | None = None
@@ -57,6 +65,10 @@ class RemoteTarget:
     async def play(self, job: Job, agent: AgentFunction) -> dict[str, Any]:
         """As `Target.play`. Given up (cancelled), the worker ends: what it is about cannot be told."""
         return await self._ask("play", self._play_timeout, agent, job=job)
+
+    async def examine(self) -> dict[str, Any]:
+        """Where the target was found and which packages it stands on; {} for one that does not say."""
+        return await self._ask("examine", self._start_timeout)
 
     async def close(self) -> None:
         """End the worker and wait until it is gone; by force where it does not end by itself."""
@@ -82,7 +94,7 @@ class RemoteTarget:
             raise TargetError(self._unusable)
         conversation = None
         try:
-            conversation = Conversation(self._command)
+            conversation = Conversation(self._command, self._checkout)
             await conversation.begin(self._start_timeout)
         except BaseException as error:
             if isinstance(error, TargetError):

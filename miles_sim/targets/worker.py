@@ -102,8 +102,10 @@ class Worker:
             return await self._target.describe()
         if op == "close":
             return await self._target.close()
+        if op == "examine":
+            return await self._target.examine() if hasattr(self._target, "examine") else {}
         if op != "play":
-            raise ValueError(f"op: {op!r} is not 'describe', 'play' or 'close'")
+            raise ValueError(f"op: {op!r} is not 'describe', 'examine', 'play' or 'close'")
 
         async def agent(rollout: int, base_url: str, request_kwargs: Any, metadata: Any) -> Any:
             request = {"rollout": rollout, "base_url": base_url}

@@ -15,7 +15,7 @@ from miles_sim.engine.engine import Engine
 from miles_sim.ledger import Generation, Ledger, Turn
 from miles_sim.scenarios.compile import engine_settings, sampling
 from miles_sim.scenarios.model import Scenario, SessionVersion
-from miles_sim.targets.base import Job, Target, TargetError
+from miles_sim.targets.base import Job, PlayError, Target, TargetError
 from miles_sim.targets.observation import Observation
 from miles_sim.tokenizer import FAMILIES, ByteTokenizer
 from miles_sim.transport import LocalNetwork, serve
@@ -35,7 +35,8 @@ async def play(
     """Play `scenario` on `target` under one session version.
 
     With `network` the engine is a host of this process (for a target that shares it); without, it listens on
-    loopback. Raises `TargetError` where the target hangs for `timeout` seconds, dies, or answers nonsense.
+    loopback. Raises `PlayError` where the target dies, raises, or hangs for `timeout` seconds, `TargetError` where it
+    answers nonsense.
     """
     info = await target.describe()
     engine = Engine(engine_settings(scenario), seed=scenario.seed)
@@ -63,7 +64,13 @@ async def play(
         try:
             document = await asyncio.wait_for(target.play(job, agent), timeout)
         except asyncio.TimeoutError:
-            raise TargetError(f"{info['name']}: {scenario.name}/{session} took more than {timeout:g} s") from None
+            late = f"took more than {timeout:g} s"
+            raise PlayError(f"{info['name']}: {scenario.name}/{session} {late}", late) from None
+        except TargetError:
+            raise
+        except Exception as error:  # an adapter of anyone's
+            what = f"play: {type(error).__name__}: {error}"
+            raise PlayError(f"{info['name']}: {scenario.name}/{session}: {what}", what) from error
         requests_open = engine.requests_open
     return Case(
         scenario=scenario,

@@ -1,19 +1,27 @@
 """Running: scenarios × contracts on one target, into one report."""
 
+import asyncio
+import itertools
+import logging
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any, TypeVar
 
 from miles_sim.scenarios.model import Scenario, SessionVersion
-from miles_sim.targets.base import Target, TargetInfo
+from miles_sim.targets.base import PlayError, Target, TargetInfo
 from miles_sim.transport import LocalNetwork
 from miles_sim.verify.baseline import Baseline
 from miles_sim.verify.judge import Judgement, judge, judge_scenario
 from miles_sim.verify.play import play
 from miles_sim.verify.report import ContractView, Finding, Report, Result, TargetView, Verdict, summarise
 from miles_sim.verify.rule import Case, Level, Rule, Violation
+from miles_sim.verify.survival import broken_off, with_play_ends
+
+T = TypeVar("T")
+_log = logging.getLogger("miles_sim.verify")
 
 Progress = Callable[[str, int, int], None]
 """Called with (case name, number done, number in all) before each play."""
@@ -56,7 +64,9 @@ async def verify(
     command: Sequence[str] = ("miles-sim", "verify"),
     progress: Progress | None = None,
 ) -> Run:
-    """Play every case, judge it by every rule.
+    """Play every case, judge it by every rule; a play that does not end is a violation of `session/play-ends`.
+
+    As many plays go on at the same time as the target's `plays_at_once` says, by default one; the report is the same.
 
     `seed` is added to each scenario's own. `complete`: the whole library and pack are at work, so a rule
     without a witness is vacuous and a baseline entry without an answer is reported. `command` opens each
@@ -64,29 +74,50 @@ async def verify(
     """
     info = await target.describe()
     capabilities = frozenset(info["capabilities"])
-    played: dict[str, Case] = {}
-    judgements: list[Judgement] = []
-    for number, (scenario, session) in enumerate(cases):
+    free = asyncio.Semaphore(getattr(target, "plays_at_once", 1))
+    begun = itertools.count()
+
+    async def one(scenario: Scenario, session: SessionVersion) -> tuple[Case | None, list[Judgement]]:
         name = f"{scenario.name}/{session}"
-        if progress is not None:
-            progress(name, number, len(cases))
-        need = f"session.{session}"
-        if need not in capabilities:
-            reason = f"needs {need}: {info['absent'].get(need, 'the target does not claim it')}"
-            judgements += [
-                Judgement(rule, name, Verdict.NOT_APPLICABLE, reason=reason)
-                for rule in rules
-                if rule.scope != "scenario"
-            ]
-            continue
-        seeded = scenario.model_copy(update={"seed": scenario.seed + seed})
-        played[name] = await play(seeded, target, session=session, network=network)
-        judgements += judge(played[name], rules)
+        async with free:
+            if progress is not None:
+                progress(name, next(begun), len(cases))
+            need = f"session.{session}"
+            if need not in capabilities:
+                reason = f"needs {need}: {info['absent'].get(need, 'the target does not claim it')}"
+                return None, _not_applicable(rules, name, reason)
+            seeded = scenario.model_copy(update={"seed": scenario.seed + seed})
+            try:
+                case = await play(seeded, target, session=session, network=network)
+            except PlayError as error:
+                _log.warning("%s: %s", name, error)
+                return None, broken_off(name, error, rules)
+            return case, judge(case, rules)
+
+    done = await _all(one(*case) for case in cases)
+    played = {case.name: case for case, _ in done if case is not None}
+    judgements = [judgement for _, told in done for judgement in told]
     judgements += _across_sessions(played, judgements, rules)
     if seed:
         command = (*command, "--seed", str(seed))
+    rules = with_play_ends(rules, judgements)
     report = _report(info, seed, rules, judgements, complete, baseline, command)
     return Run(report, played)
+
+
+async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """What each of `work` gives, in order. Where one fails, none goes on."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _not_applicable(rules: Sequence[Rule], case: str, reason: str) -> list[Judgement]:
+    return [Judgement(rule, case, Verdict.NOT_APPLICABLE, reason=reason) for rule in rules if rule.scope != "scenario"]
 
 
 def _across_sessions(

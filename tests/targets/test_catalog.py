@@ -40,9 +40,29 @@ async def test_the_reference_under_optimize_runs_without_assertions():
     assert (info["name"], info["optimize"]) == ("reference", 1)
 
 
-def test_miles_runs_apart_and_its_checkout_comes_first(tmp_path):
-    target = open_target("miles", python="/opt/python", checkout=tmp_path)
-    assert command(target)[0] == "/opt/python"
+FILES = [
+    "utils/types.py",
+    "utils/http_utils.py",
+    "utils/processing_utils.py",
+    "rollout/base_types.py",
+    "rollout/generate_hub/agentic_tool_call.py",
+    "rollout/session/server.py",
+]
+
+
+@pytest.fixture
+def miles_tree(tmp_path):
+    for name in FILES:
+        file = tmp_path / "miles" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    return tmp_path
+
+
+def test_miles_runs_apart_and_its_checkout_comes_first_and_stays_as_it_is(miles_tree):
+    target = open_target("miles", python="/opt/python", checkout=miles_tree)
+    tmp_path = miles_tree
+    assert command(target)[:2] == ["/opt/python", "-B"]
     assert command(target)[-2:] == ["--path", str(tmp_path)]
     assert "--adapter" in command(target)
 
@@ -67,6 +87,23 @@ def test_a_factory_is_called():
 def test_what_cannot_be_opened_is_named(name, options, message):
     with pytest.raises(UnknownTargetError, match=message):
         open_target(name, **options)
+
+
+def test_a_folder_that_is_no_miles_is_told(tmp_path):
+    with pytest.raises(UnknownTargetError, match="is no miles: there is no folder miles in it$"):
+        open_target("miles", checkout=tmp_path)
+
+
+def test_the_package_in_place_of_its_tree_is_told(miles_tree):
+    with pytest.raises(UnknownTargetError, match=f"it is the package itself, name {str(miles_tree)!r}"):
+        open_target("miles", checkout=miles_tree / "miles")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_each_file_that_half_a_checkout_lacks_is_named(miles_tree, name):
+    (miles_tree / "miles" / name).unlink()
+    with pytest.raises(UnknownTargetError, match=f"not a whole miles: it lacks miles/{name}"):
+        open_target("miles", checkout=miles_tree)
 
 
 def test_names_are_all_that_can_be_opened_by_name():
