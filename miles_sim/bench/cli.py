@@ -2,11 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from miles_sim.exits import honest
+
+if TYPE_CHECKING:
+    from miles_sim.bench.beside import Miles
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -60,6 +63,73 @@ def engine(
         show(found.document(), json)
 
 
+@app.command()
+def merge(
+    seconds: Annotated[float, typer.Option(min=0.001, help="Measured for each point; the quickest call counts.")] = 0.5,
+    miles_python: MilesPython = None,
+    checkout: Checkout = None,
+    json: AsJson = False,
+) -> None:
+    """Seconds to merge 8 to 1,024 turns of 200 ids each into one sample.
+
+    \b
+    points                turns, tokens, seconds
+    growth_per_doubling   by which factor twice the turns take longer (2.0: linear)
+    ratio_miles           how often ours fits into miles' merge_samples, at 256 turns; null without
+    """
+    with honest():
+        from miles_sim.bench.merge import measure
+
+        show(measure(seconds=seconds, miles=_miles(miles_python, checkout)).document(), json)
+
+
+@app.command()
+def attach(
+    seconds: Annotated[float, typer.Option(min=0.001, help="Measured for each point; the quickest call counts.")] = 0.2,
+    miles_python: MilesPython = None,
+    checkout: Checkout = None,
+    json: AsJson = False,
+) -> None:
+    """Microseconds to find a request's place in a session's tree of 16 to 1,024 nodes, and to tokenise it there.
+
+    \b
+    points          nodes, microseconds
+    ratio_1024_16   what a tree of 1,024 nodes costs over one of 16 (1.0: its size costs nothing)
+    miles_points    of miles' search for the place alone; null without, or where it has no tree sessions
+    """
+    with honest():
+        from miles_sim.bench.attach import measure
+
+        show(measure(seconds=seconds, miles=_miles(miles_python, checkout)).document(), json)
+
+
+@app.command()
+def rollout(
+    seconds: Annotated[float, typer.Option(min=0.001, help="Measured for each side.")] = 5.0,
+    miles_python: MilesPython = None,
+    checkout: Checkout = None,
+    json: AsJson = False,
+) -> None:
+    """Whole rollouts a second, one after the other: five generations, two leaves, an engine that does not think.
+
+    \b
+    rollouts_per_second   of our generate and session server, in one process
+    ratio_miles           ours / miles' own generate and session server; null without, or without tree sessions
+    """
+    with honest():
+        from miles_sim.bench.rollout import measure
+
+        show(measure(seconds=seconds, miles=_miles(miles_python, checkout)).document(), json)
+
+
+def _miles(python: Path | None, checkout: Path | None) -> "Miles | None":
+    from miles_sim.bench.beside import Miles
+
+    if python is None:
+        return None
+    return Miles(str(python), None if checkout is None else str(checkout.resolve()))
+
+
 def show(figures: dict[str, Any], json: bool) -> None:
     """Figures by name: as one JSON object, or one a line; what was not measured is null."""
     import orjson
@@ -69,4 +139,11 @@ def show(figures: dict[str, Any], json: bool) -> None:
         return
     width = max(map(len, figures))
     for name, value in figures.items():
-        typer.echo(f"{name:<{width}}  {'not measured' if value is None else value}")
+        for line in value if isinstance(value, list) else [value]:
+            typer.echo(f"{name:<{width}}  {_text(line)}")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return "  ".join(f"{name} {number:.6g}" for name, number in value.items())
+    return "not measured" if value is None else str(value)

@@ -70,7 +70,7 @@ def _check_pair(turns: Sequence[Sample], number: int, known: int) -> int:
     before, turn, last = turns[number - 1], turns[number], turns[-1]
     for name in SHARED:
         a, b = getattr(before, name), getattr(turn, name)
-        if not _equal(a, b):
+        if a is not b and not _equal(a, b):
             raise AssemblyError(f"{name}: {b!r} of turn {number} differs from {a!r} of the turn before")
     end = len(before.tokens)
     own = before.tokens[known:]

@@ -32,10 +32,13 @@ class ChatRequest:
     """All else that the engine is to get."""
 
     def engine_body(
-        self, messages: Sequence[Mapping[str, Any]], prompt_ids: Sequence[int], offsets: Mapping[str, int]
+        self, messages: Sequence[Mapping[str, Any]], prompt_ids: list[int], offsets: Mapping[str, int]
     ) -> dict[str, Any]:
-        """The body for the engine: `prompt_ids` decide, `messages` are the same conversation in words."""
-        return {**self.fields, **offsets, "messages": list(messages), "input_ids": list(prompt_ids)}
+        """The body for the engine: `prompt_ids` decide, `messages` are the same conversation in words.
+
+        The ids are shared, not copied: a long session holds them once a generation.
+        """
+        return {**self.fields, **offsets, "messages": list(messages), "input_ids": prompt_ids}
 
 
 def read_chat(body: bytes, settings: RolloutSettings) -> ChatRequest:

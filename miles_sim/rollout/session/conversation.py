@@ -27,7 +27,7 @@ class Position:
     """The generation whose reply the request continues; None opens a root."""
     messages: Messages
     """The whole conversation, as stored up to `base`, as asked after it."""
-    prompt_ids: Sequence[int]
+    prompt_ids: list[int]
     tools: Messages | None
     template_options: Mapping[str, Any]
     offsets: Mapping[str, int]
