@@ -95,3 +95,64 @@ def test_all_figures_are_finite(data: st.DataObject, forests: Callable[..., Any]
     metrics = compute_metrics(gather(forests(data.draw), settings))
     assert all(math.isfinite(value) for value in metrics.values())
     assert all(0 <= value <= 1 for name, value in metrics.items() if name.endswith(("ratio", "rate")))
+
+
+def test_an_aborted_row_moves_no_length(forest: Any, settings: Any) -> None:
+    forest.grow(sampled=4)
+    samples = gather(forest, settings)
+    alone = compute_metrics(samples)
+    beside = compute_metrics([*samples, Sample(index=9, status=Status.ABORTED, loss_mask=[])])
+    names = [name for name in alone if name.startswith("response_len/")]
+    assert len(names) == 4
+    assert [beside[name] for name in names] == [alone[name] for name in names]
+
+
+def session_sample(*kinds: str, **metadata: Any) -> Sample:
+    entries = [{"type": kind} for kind in kinds]
+    return Sample(metadata={"accumulated_token_ids": [], "tito_session_mismatch": entries, **metadata})
+
+
+def test_mismatches_are_a_share_of_what_could_be_compared() -> None:
+    """Neither an empty list, nor a rendering that failed, nor a sample without session is a mismatch."""
+    drifted = session_sample("non_assistant_text")
+    unchecked = session_sample("render_failed")
+    clean = Sample(metadata={"accumulated_token_ids": [1]})
+    metrics = compute_metrics([drifted, session_sample(), clean, unchecked, Sample()])
+    assert metrics["tito_session_mismatch_rate"] == pytest.approx(1 / 3)
+    assert metrics["tito_session_mismatch_rate/non_assistant_text"] == pytest.approx(1 / 3)
+    assert metrics["tito_session_render_failed_ratio"] == 0.25
+    assert not any(name.startswith("tito") for name in compute_metrics([Sample()]))
+    assert "tito_session_mismatch_rate" not in compute_metrics([unchecked])
+
+
+def test_an_untouched_session_raises_no_alarm(forest: Any, settings: Any) -> None:
+    first = forest.grow()
+    forest.grow(first, role="tool")
+    assert compute_metrics(gather(forest, settings))["tito_session_mismatch_rate"] == 0.0
+
+
+def test_age_is_counted_from_the_oldest_version_of_each_sample() -> None:
+    samples = [Sample(weight_versions=["3", "7"]), Sample(weight_versions=["6"]), Sample(weight_versions=["default"])]
+    metrics = compute_metrics(samples, current_version=8)
+    assert [metrics[f"weight_version/age/{name}"] for name in ("mean", "max", "min")] == [3.5, 5.0, 2.0]
+    assert metrics["weight_version/mixed_version_ratio"] == pytest.approx(1 / 3)
+    assert not any("/age/" in name for name in compute_metrics(samples))
+
+
+def test_ids_that_one_leaf_dropped_and_another_kept_are_not_lost(forest: Any, settings: Any) -> None:
+    """`delimiter` trims the shared reply's stop token in one leaf; a leaf that ends there keeps it."""
+    whole = {"node_id": 1, "response_id": "a", "sampled": 5, "span": [2, 7], "spec_info": {}, "prefix_cache_info": {}}
+    cut = {**whole, "span": [2, 4], "dropped": "max_seq_len"}
+    counts = {"max_seq_len": {"turns": 0, "tokens": 3}}
+    kept = Sample(rollout_id=0, metadata={"lifecycle": [whole]})
+    short = Sample(rollout_id=0, metadata={"lifecycle": [cut], "dropped": counts})
+    assert not any(name.startswith("dropped") for name in compute_metrics([short, kept]))
+    assert compute_metrics([short, short])["dropped/max_seq_len_tokens"] == 3
+    assert compute_metrics([Sample(metadata={"dropped": counts})])["dropped/max_seq_len_tokens"] == 3
+
+
+@pytest.mark.parametrize("rows", [[], [Sample(status=Status.ABORTED)] * 3, [Sample(status=Status.FAILED)]])
+def test_batches_of_nothing_give_finite_figures(rows: list[Sample]) -> None:
+    metrics = compute_metrics(rows, reward_key="a", current_version=3)
+    assert all(math.isfinite(value) for value in metrics.values())
+    assert not any(name.startswith(("response_len", "zero_std", "spec", "prefix")) for name in metrics)
