@@ -126,10 +126,16 @@ def probabilities(text: str | None) -> list[float] | None:
         raise Impossible(f"acceptance: {text!r} is not numbers with commas between, as 0.8,0.6") from None
 
 
-def writable(file: Path | None) -> None:
-    """Raises `Impossible` where `file` has no folder to stand in: better before a long run than after it."""
-    if file is not None and not file.parent.is_dir():
-        raise Impossible(f"json: {file}: there is no folder {file.parent}")
+def chosen_files(**asked: Path | None) -> dict[str, Path]:
+    """The files asked for, by kind. Raises `Impossible` for one that has no folder to stand in: better before a long
+    run than after it."""
+    files = {kind: file for kind, file in asked.items() if file is not None}
+    for kind, file in files.items():
+        if not file.parent.is_dir():
+            raise Impossible(f"{kind}: {file}: there is no folder {file.parent}")
+        if file.is_dir():
+            raise Impossible(f"{kind}: {file} is a folder")
+    return files
 
 
 @contextmanager

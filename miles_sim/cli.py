@@ -71,6 +71,15 @@ def verify(
     json: Annotated[
         Optional[Path], typer.Option(metavar="FILE", help="Write the report as JSON; `-`: to standard output.")
     ] = None,
+    junit: Annotated[
+        Optional[Path], typer.Option(metavar="FILE", help="Write JUnit XML: a suite a contract, a test a case.")
+    ] = None,
+    markdown: Annotated[
+        Optional[Path], typer.Option(metavar="FILE", help="Write Markdown for a comment on a pull request.")
+    ] = None,
+    html: Annotated[
+        Optional[Path], typer.Option(metavar="FILE", help="Write one page: the matrix, trees, samples token by token.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only what is wrong, and the closing line.")] = False,
 ) -> None:
     """Play scenarios against a target and judge them by contracts.
@@ -78,7 +87,7 @@ def verify(
     \b
     miles-sim verify --scenario 'subagent-*' --contract 'selection/*'
     miles-sim verify --scenario my-scenario.yaml --contracts my_contracts/
-    miles-sim verify --target miles --python venv/bin/python --json report.json
+    miles-sim verify --target miles --python venv/bin/python --html report.html
     """
     with honest():
         from miles_sim import choices
@@ -86,7 +95,7 @@ def verify(
         from miles_sim.verify.run import Run
         from miles_sim.verify.run import verify as judged
 
-        choices.writable(json)
+        files = choices.chosen_files(json=json, junit=junit, markdown=markdown, html=html)
         rules = choices.chosen_rules(contracts, contract)
         cases = choices.chosen_cases(scenario)
         every = {rule.id for rule in choices.chosen_rules(contracts, None)}
@@ -110,7 +119,7 @@ def verify(
                     )
 
         done = asyncio.run(work())
-        _write_report(done, json, quiet)
+        _write_report(done, files, quiet)
     raise typer.Exit(HOLDS if done.report.holds else VIOLATED)
 
 
@@ -292,16 +301,18 @@ def _root(
     logging.getLogger("miles_sim").addHandler(logging.NullHandler())
 
 
-def _write_report(done: "Run", json: Path | None, quiet: bool) -> None:
-    """The console's report; with `--json -` that goes to standard error, and the document to standard output."""
+def _write_report(done: "Run", files: dict[str, Path], quiet: bool) -> None:
+    """The console's report and `files`; with `--json -` the console is standard error, standard output the document."""
     from miles_sim.report.console import console, print_report
+    from miles_sim.report.files import write
 
-    to_stdout = json == Path("-")
-    print_report(done.report, done.cases, console(sys.stderr if to_stdout else sys.stdout), quiet=quiet)
+    to_stdout = files.get("json") == Path("-")
     if to_stdout:
+        del files["json"]
         sys.stdout.buffer.write(done.report.to_json())
-    elif json is not None:
-        json.write_bytes(done.report.to_json())
+        sys.stdout.flush()
+    print_report(done.report, done.cases, console(sys.stderr if to_stdout else sys.stdout), quiet=quiet)
+    write(done.report, done.cases, files)
 
 
 def _rule_document(rule: "Rule") -> dict[str, Any]:

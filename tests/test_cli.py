@@ -160,6 +160,17 @@ def test_the_json_report_is_the_same_bytes_each_time_in_a_file_or_on_stdout(tmp_
     assert "reference holds" in stderr
 
 
+def test_each_kind_of_report_is_written_the_same_each_time(tmp_path: Path) -> None:
+    kinds = ("json", "junit", "markdown", "html")
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        words = [word for kind in kinds for word in (f"--{kind}", str(tmp_path / name / kind))]
+        assert _run("verify", "--scenario", "twins", "--contract", "tokens/*", *words).exit_code == 0
+    for kind in kinds:
+        first, second = ((tmp_path / name / kind).read_bytes() for name in ("first", "second"))
+        assert first == second != b""
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [
@@ -182,6 +193,8 @@ def test_the_json_report_is_the_same_bytes_each_time_in_a_file_or_on_stdout(tmp_
         (["schemas", "no-such"], "no-such"),
         (["verify", "--seed", "-1"], "--seed"),
         (["verify", "--nonsense"], "--nonsense"),
+        (["verify", "--html", "/", "--scenario", "linear"], "html: /"),
+        (["verify", "--junit", "/no/such/folder/j.xml", "--scenario", "linear"], "junit: /no/such/folder"),
         (["verify", "--json", "/no/such/folder/report.json", "--scenario", "linear"], "/no/such/folder"),
     ],
 )

@@ -119,12 +119,21 @@ def _wrong(report: Report, cases: Mapping[str, Case], out: Console) -> None:
         out.print(f"{group.contract.id}: {group.shape}: {_counted(group)}", style="red", soft_wrap=True)
     if found[BRIEF_GROUPS:]:
         out.print()
-    for contract in report.contracts:
-        if contract.verdict is Verdict.VACUOUS:
-            out.print(f"{contract.id} is vacuous: {contract.reason}", style=_STYLES[Verdict.VACUOUS], soft_wrap=True)
-            out.print()
+    for reason, ids in _vacuous(report).items():
+        out.print(f"vacuous: {', '.join(ids)}", style=_STYLES[Verdict.VACUOUS], soft_wrap=True)
+        out.print(f"  {reason}", soft_wrap=True)
+        out.print()
     for entry in report.unmatched_baseline:
         out.print(f"baseline: {entry} answers to nothing in this run", style="bold red", soft_wrap=True)
+
+
+def _vacuous(report: Report) -> dict[str, list[str]]:
+    """Reason to the contracts that looked at nothing for it."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for contract in report.contracts:
+        if contract.verdict is Verdict.VACUOUS:
+            found[contract.reason].append(contract.id)
+    return found
 
 
 def _group(group: Group, cases: Mapping[str, Case], out: Console, *, whole: bool) -> None:

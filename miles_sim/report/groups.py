@@ -64,7 +64,7 @@ def _length(hit: Hit, cases: Mapping[str, Case]) -> int:
     case, finding = cases.get(hit.result.scenario), hit.finding
     if case is None:
         return 0
-    rollouts = [r for r in case.observation.rollouts] if finding.rollout is None else []
+    rollouts = list(case.observation.rollouts) if finding.rollout is None else []
     if finding.rollout is not None and finding.rollout < len(case.observation.rollouts):
         rollouts = [case.observation.rollouts[finding.rollout]]
     lengths = [len(sample.tokens) for rollout in rollouts for sample in rollout.samples]

@@ -27,6 +27,14 @@ def test_the_carets_stand_below_the_piece_that_is_meant(ids: list[int], place: i
     assert len(text) <= WINDOW + len("    at 999  …")
 
 
+def test_a_character_of_several_ids_is_shown_whole_and_marked_by_any_of_them() -> None:
+    ids = TOKENIZER.encode("a✓b")
+    assert len(ids) == 5
+    for place in (1, 2, 3):
+        text, carets = mark_lines(ids, 0, ((place, place + 1),), TOKENIZER)
+        assert text[carets.index("^")] == "✓"
+
+
 def test_nothing_is_written_below_a_segment_that_is_not_meant() -> None:
     assert mark_lines([1, 2, 3], 10, ((13, 20), (0, 10)), TOKENIZER) == []
 
