@@ -199,7 +199,7 @@ def _asked(input: DirectInput, start: Start) -> list[Mapping[str, Any]]:
 
 def _finished(input: DirectInput, progress: _Progress, start: Start) -> Sample:
     sample, settings = input.sample, input.settings
-    fresh = Sample(metadata={"lifecycle": []}, tokens=list(start.ids), loss_mask=[], rollout_log_probs=[])
+    fresh = Sample(metadata={"lifecycle": []}, tokens=list(sample.tokens), loss_mask=[], rollout_log_probs=[])
     if progress.records:
         made = assemble(
             progress.records, settings=settings, tokenizer=input.tokenizer, max_seq_len=settings.max_seq_len
