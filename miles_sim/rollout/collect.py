@@ -41,8 +41,12 @@ def collect(
 
     AssemblyError where records do not fit together, a hook fails, or the agent's metadata is not JSON.
     """
+    if not isinstance(agent_metadata, dict | None):
+        raise AssemblyError(f"agent metadata: {type(agent_metadata).__name__} is not a dict or None")
     if fault := not_json(agent_metadata, "agent metadata"):
         raise AssemblyError(fault)
+    if max_seq_len is not None and (type(max_seq_len) is not int or max_seq_len < 1):
+        raise AssemblyError(f"max_seq_len: {max_seq_len!r} is not None or a whole number of at least 1")
     ordered = sorted(records, key=lambda record: record.seq)
     metadata = session_metadata(ordered, session=settings.session, max_trim_tokens=tokenizer.max_trim_tokens)
     if agent_metadata is not None:

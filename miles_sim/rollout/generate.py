@@ -83,9 +83,10 @@ async def generate(input: GenerateInput) -> GenerateOutput:
     identity = _identity(input.sample, settings)
     check_input(input.sample)
     _check_metadata(input.sample, settings)
+    keywords = request_kwargs(input.sampling_params)
     session = await _opened(input)
     try:
-        agent_metadata, agent_error = await _run_agent(input, session)
+        agent_metadata, agent_error = await _run_agent(input, session, keywords)
         fault = not_json(agent_metadata, "agent metadata")
         if fault:
             raise AssemblyError(fault)
@@ -123,7 +124,15 @@ def session_server(urls: str | Sequence[str], sample: Sample) -> str:
 
 
 def request_kwargs(sampling_params: Mapping[str, Any]) -> dict[str, Any]:
-    """Sampling parameters as keywords of a chat completion; what it does not take, and None, is left out."""
+    """Sampling parameters as keywords of a chat completion; what it does not take, and None, is left out.
+
+    SettingsError for what is no mapping, or a number that is not finite.
+    """
+    if not isinstance(sampling_params, Mapping):
+        raise SettingsError(f"sampling_params: {type(sampling_params).__name__} is not a mapping")
+    for name, value in sampling_params.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise SettingsError(f"sampling_params.{name}: {value!r} is not a finite number")
     renamed = {RENAMED[name]: value for name, value in sampling_params.items() if name in RENAMED}
     merged = {**renamed, **{name: value for name, value in sampling_params.items() if name not in RENAMED}}
     return {name: copy.deepcopy(v) for name, v in merged.items() if name in CHAT_FIELDS and v is not None}
@@ -131,6 +140,10 @@ def request_kwargs(sampling_params: Mapping[str, Any]) -> dict[str, Any]:
 
 def _identity(sample: Sample, settings: RolloutSettings) -> int | None:
     """The id for a v2 rollout's samples; v1 leaves the input's."""
+    for name in ("rollout_id", "index"):
+        value = getattr(sample, name)
+        if value is not None and type(value) is not int:
+            raise RolloutIdentityError(f"{name}: {value!r} is not None or a whole number")
     if settings.session == "v1":
         return None
     if sample.effective_id is None:
@@ -180,7 +193,9 @@ async def _open(input: GenerateInput) -> str:
         raise SessionError(f"open session: {type(error).__name__}: {error}") from error
 
 
-async def _run_agent(input: GenerateInput, session: str) -> tuple[dict[str, Any] | None, dict[str, str] | None]:
+async def _run_agent(
+    input: GenerateInput, session: str, keywords: dict[str, Any]
+) -> tuple[dict[str, Any] | None, dict[str, str] | None]:
     """What the agent returned, and what it raised."""
     metadata = copy.deepcopy(input.sample.metadata)
     if input.settings.max_seq_len is not None:
@@ -190,7 +205,7 @@ async def _run_agent(input: GenerateInput, session: str) -> tuple[dict[str, Any]
         returned: Any = await input.agent(
             base_url=session,
             prompt=copy.deepcopy(input.sample.prompt),
-            request_kwargs=request_kwargs(input.sampling_params),
+            request_kwargs=keywords,
             metadata=metadata,
         )
     except Exception as error:

@@ -34,6 +34,9 @@ def merge_samples(samples: Sequence[Sample], tokenizer: ChatTokenizer) -> Sample
     """
     if not samples:
         raise AssemblyError("samples: empty; at least one turn is needed")
+    for number, sample in enumerate(samples):
+        if not isinstance(sample, Sample):
+            raise AssemblyError(f"samples[{number}]: {type(sample).__name__} is not a Sample")
     kept, reason = _usable(samples)
     for sample in kept:
         sample.validate()

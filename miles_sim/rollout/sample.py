@@ -177,20 +177,72 @@ class Sample:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Sample":
         """The inverse of `to_dict`; fields that are absent take their defaults, unknown ones are an AssemblyError."""
+        if not isinstance(data, Mapping):
+            raise AssemblyError(f"sample: {type(data).__name__} is not a mapping")
         names = {spec.name for spec in fields(cls)}
         if unknown := sorted(set(data) - names):
             raise AssemblyError(f"sample.{unknown[0]}: not a field of a sample")
         values = copy.deepcopy(dict(data))
-        readers: dict[str, Any] = {
-            "status": read_status,
-            "spec_info": SpecInfo.from_dict,
-            "prefix_cache_info": PrefixCacheInfo.from_dict,
-            "adapter": lambda value: AdapterRef(**value) if isinstance(value, Mapping) else value,
-            "reward_spec": lambda value: RewardSpec(**value) if isinstance(value, Mapping) else value,
-        }
-        for name in readers.keys() & values.keys():
-            values[name] = readers[name](values[name])
+        for name, value in values.items():
+            _check_kind(name, value)
+            if name in _READERS and value is not None:
+                values[name] = _READERS[name](value)
         return cls(**values)
+
+
+_NONE = type(None)
+_COUNT, _TEXT, _LIST, _DICT, _ROWS = (int, _NONE), (str, _NONE), (list, _NONE), (dict, _NONE), (np.ndarray, _NONE)
+_KINDS: dict[str, tuple[type, ...]] = {
+    "group_index": _COUNT,
+    "index": _COUNT,
+    "rollout_id": _COUNT,
+    "prompt": (str, list),
+    "tokens": (list,),
+    "multimodal_inputs": _DICT,
+    "multimodal_train_inputs": _DICT,
+    "response": (str,),
+    "response_length": (int,),
+    "reward": (int, float, dict, _NONE),
+    "loss_mask": _LIST,
+    "weight_versions": (list,),
+    "rollout_log_probs": _LIST,
+    "rollout_routed_experts": _ROWS,
+    "rollout_indexer_topk": _ROWS,
+    "remove_sample": (bool,),
+    "teacher_log_probs": _LIST,
+    "opd_reverse_kl": _LIST,
+    "status": (str, Status),
+    "metadata": (dict,),
+    "generate_function_path": _TEXT,
+    "train_metadata": _DICT,
+    "adapter": _DICT,
+    "reward_spec": _DICT,
+    "routing_key": _TEXT,
+    "non_generation_time": (int, float),
+    "spec_info": (dict,),
+    "prefix_cache_info": (dict,),
+}
+"""What a dump holds under each field; a data set's `label` may be anything."""
+
+
+def _check_kind(name: str, value: Any) -> None:
+    kinds = _KINDS.get(name)
+    if kinds is None or (isinstance(value, kinds) and (type(value) is not bool or bool in kinds)):
+        return
+    allowed = ", ".join("None" if kind is _NONE else kind.__name__ for kind in kinds)
+    raise AssemblyError(f"sample.{name}: {value!r:.80} is not {allowed}")
+
+
+def _built(kind: type[Any], name: str) -> Any:
+    """Reads a dataclass from its fields."""
+
+    def read(value: Mapping[str, Any]) -> Any:
+        try:
+            return kind(**value)
+        except TypeError as error:
+            raise AssemblyError(f"sample.{name}: {value!r:.80}: {error}") from None
+
+    return read
 
 
 _KEPT_ON_RETRY = frozenset(
@@ -215,6 +267,15 @@ def read_status(value: Any) -> Status:
         return Status(value)
     except ValueError:
         raise AssemblyError(f"status: {value!r} is not one of {[status.value for status in Status]}") from None
+
+
+_READERS: dict[str, Any] = {
+    "status": read_status,
+    "spec_info": SpecInfo.from_dict,
+    "prefix_cache_info": PrefixCacheInfo.from_dict,
+    "adapter": _built(AdapterRef, "adapter"),
+    "reward_spec": _built(RewardSpec, "reward_spec"),
+}
 
 
 def generation_counters(meta_info: Mapping[str, Any], settings: RolloutSettings) -> tuple[SpecInfo, PrefixCacheInfo]:

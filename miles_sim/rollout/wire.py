@@ -86,6 +86,8 @@ def encode_samples(
     tensors: dict[str, npt.NDArray[Any]] = {}
     rows = []
     for number, sample in enumerate(samples):
+        if not isinstance(sample, Sample):
+            raise WireError(f"samples[{number}]: {type(sample).__name__} is not a Sample")
         row: dict[str, Any] = {"nulls": []}
         for name, spec in FIELDS.items():
             value, place = getattr(sample, name), f"samples[{number}].{name}"

@@ -390,3 +390,26 @@ async def test_a_rollout_stays_with_the_server_it_opened_its_session_on(server: 
         await run(server, Sample(index=index), agent, session_url=["http://one", "http://two/"])
     assert hosts == [("one", "one"), ("two", "two"), ("one", "one")]
     assert not server.open
+
+
+@pytest.mark.parametrize("value", ["7", 7.0, True, float("nan")])
+@pytest.mark.parametrize("name", ["index", "rollout_id"])
+async def test_an_identity_is_a_whole_number(server: Server, name: str, value: Any) -> None:
+    with pytest.raises(RolloutIdentityError, match=f"{name}: "):
+        await run(server, Sample(**{name: value}))
+    assert not server.open
+
+
+async def test_sampling_parameters_that_cannot_be_sent_are_refused_before_a_session_opens(server: Server) -> None:
+    async with httpx.AsyncClient(transport=httpx.MockTransport(server)) as client:
+        asked = GenerateInput(
+            settings=server.settings,
+            sample=Sample(index=1),
+            sampling_params={"temperature": float("nan")},
+            agent=pytest.fail,  # type: ignore[arg-type]
+            session_url="http://sessions",
+            client=client,
+        )
+        with pytest.raises(SettingsError, match="temperature"):
+            await generate(asked)
+    assert not server.open

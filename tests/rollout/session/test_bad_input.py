@@ -139,8 +139,17 @@ JSON = st.recursive(
     max_leaves=6,
 )
 NAMES = st.sampled_from(
-    ["messages", "tools", "stream", "n", "chat_template_kwargs", "reasoning_effort", "input_ids", "metadata"]
-    + ["max_seq_len"]
+    [
+        "messages",
+        "tools",
+        "stream",
+        "n",
+        "chat_template_kwargs",
+        "reasoning_effort",
+        "input_ids",
+        "metadata",
+        "max_seq_len",
+    ]
 )
 MESSAGE = st.dictionaries(st.sampled_from(["role", "content", "tool_calls", "reasoning_content"]), JSON)
 

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from miles_sim.rollout.sample import Sample
+from miles_sim.rollout.wire import decode_samples
 from miles_sim.tokenizer import ByteTokenizer
 
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
@@ -88,3 +90,21 @@ async def test_a_lora_run_names_its_adapter_in_every_request(opened: Any, user: 
     first = await sessions.say(user("one"))
     await sessions.say(user("one"), first, user("two"), lora_path="another")
     assert [body["lora_path"] for body in sessions.engine.bodies] == ["policy", "policy"]
+
+
+@pytest.mark.parametrize("session", ["v1", "v2"])
+@pytest.mark.parametrize("family", ["chatml", "delimiter"])
+@pytest.mark.parametrize("roles", ["user", "tool", "system", "tool tool", "tool tool user", "system user"])
+async def test_whatever_is_appended_the_prompt_is_the_conversation_in_one_piece(
+    opened: Any, user: Any, family: str, session: str, roles: str
+) -> None:
+    sessions = await opened(ByteTokenizer(family), session=session)
+    asked = [user("one")]
+    for turn in range(3):
+        asked += [await sessions.say(*asked), *({"role": role, "content": f" {turn}\n"} for role in roles.split())]
+    await sessions.say(*asked)
+    tokenizer = sessions.engine.tokenizer
+    assert sessions.engine.bodies[-1]["input_ids"] == tokenizer.render(asked)
+    payload = (await sessions.client.post(sessions.url + "/samples")).content
+    (sample,) = decode_samples(payload, Sample(index=1), session=session).samples  # type: ignore[arg-type]
+    assert "tito_session_mismatch" not in sample.metadata
