@@ -9,6 +9,7 @@ import pytest
 from miles_sim.rollout import collect, generate, selection
 from miles_sim.rollout.sample import Sample
 from miles_sim.rollout.session import tree
+from miles_sim.rollout.session.server import SessionServer
 from miles_sim.rollout.wire import SamplesReply
 
 from .defect import all_asked_alike, defect, put
@@ -63,6 +64,16 @@ def sessions_are_not_deleted(m: pytest.MonkeyPatch) -> None:
         return None
 
     m.setattr(generate, "_delete", nothing)
+
+
+@defect("linear/v2", "session/play-ends")
+def the_server_cannot_be_stopped(m: pytest.MonkeyPatch) -> None:
+    """Shutting the session server down raises, and takes the samples of all rollouts with it."""
+
+    async def raising(self: SessionServer) -> None:
+        raise RuntimeError("a connection is busy")
+
+    m.setattr(SessionServer, "aclose", raising)
 
 
 @defect("crash-after-two/v2", "session/ends-in-samples")

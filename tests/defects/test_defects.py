@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from miles_sim.scenarios import library
+from miles_sim.targets.base import PlayError
 from miles_sim.targets.reference import ReferenceTarget
 from miles_sim.transport import LocalNetwork
 from miles_sim.verify.judge import Judgement, judge, judge_scenario
@@ -12,6 +13,7 @@ from miles_sim.verify.pack import load_pack
 from miles_sim.verify.play import play
 from miles_sim.verify.report import Verdict
 from miles_sim.verify.rule import Case
+from miles_sim.verify.survival import broken_off
 
 from .catalog import DEFECTS, Defect
 
@@ -23,13 +25,15 @@ async def judged(name: str) -> dict[str, Judgement]:
     scenario, _, sessions = name.partition("/")
     network = LocalNetwork()
     cases: dict[str, Case] = {}
+    rules = list(RULES.values())
     try:
         for session in sessions.split("+"):
             case = await play(library.load(scenario), ReferenceTarget(network), session=session, network=network)  # type: ignore[arg-type]
             cases[session] = replace(case, capabilities=case.capabilities | {"python-O"})
+    except PlayError as error:
+        return {judgement.rule.id: judgement for judgement in broken_off(name, error, rules)}
     finally:
         await network.aclose()
-    rules = list(RULES.values())
     judgements = judge_scenario(cases, rules, frozenset()) if len(cases) > 1 else judge(cases[sessions], rules)
     return {judgement.rule.id: judgement for judgement in judgements}
 

@@ -66,7 +66,7 @@ async def test_an_adapter_that_cannot_be_imported_says_what_to_install(tmp_path)
     adapter = tmp_path / "broken.py"
     adapter.write_text("import there_is_no_such_module\n")
     with pytest.raises(
-        TargetError, match="\n  install what is missing: .* -m pip install there-is-no-such-mod"
+        TargetError, match=r"\n  install what is missing: .* -m pip install there-is-no-such-mod"
     ) as caught:
         await RemoteTarget(sys.executable, adapter=adapter).describe()
     assert caught.value.install == (f"{sys.executable} -m pip install there-is-no-such-module",)

@@ -90,7 +90,7 @@ def test_what_cannot_be_opened_is_named(name, options, message):
 
 
 def test_a_folder_that_is_no_miles_is_told(tmp_path):
-    with pytest.raises(UnknownTargetError, match="is no miles: there is no folder miles in it$"):
+    with pytest.raises(UnknownTargetError, match=r"is no miles: there is no folder miles in it$"):
         open_target("miles", checkout=tmp_path)
 
 
