@@ -48,12 +48,20 @@ class Scenario(Document):
     """Each plays the plan once, all at the same time, against one engine and one session server."""
     sampling: Sampling = Sampling()
     max_seq_len: int | None = Field(default=None, ge=1)
+    routing_replay: bool = False
+    """Samples carry the experts that each transition was routed to; needs `engine.experts`."""
     plan: Plan
 
     @model_validator(mode="after")
     def _distinct(self) -> "Scenario":
         if len(set(self.sessions)) != len(self.sessions):
             raise ValueError(f"sessions: {list(self.sessions)} names one twice")
+        return self
+
+    @model_validator(mode="after")
+    def _replayable(self) -> "Scenario":
+        if self.routing_replay and self.engine.experts is None:
+            raise ValueError("routing_replay: needs engine.experts: an engine without has no rows to replay")
         return self
 
     @model_validator(mode="after")

@@ -14,6 +14,7 @@ CAPABILITIES: dict[str, str] = {
     "spec_info": "samples carry speculative-decoding counters",
     "prefix_cache_info": "samples carry prefix-cache counters",
     "weight_versions": "samples carry weight versions",
+    "routing_replay": "samples carry routed experts, a row a transition",
     "identity": "agentic v2 output is given a rollout_id",
     "batch.validate": "validates the nested batch of rollouts",
     "batch.train_data": "turns samples into train data",
@@ -69,6 +70,10 @@ class Job(TypedDict):
     """
     max_seq_len: int | None
     speculative_algorithm: str | None
+    routing_replay: bool
+    """Ask for routed experts; they have `routed_experts_layers` layers of `routed_experts_topk` each."""
+    routed_experts_layers: int
+    routed_experts_topk: int
 
 
 class TargetInfo(TypedDict):

@@ -22,7 +22,13 @@ from miles_sim.tokenizer import ByteTokenizer
 from miles_sim.transport import LocalNetwork, serve
 
 SESSION_HOST = "sessions"
-_FROM_THE_JOB = ("session", "speculative_algorithm", "max_seq_len")
+_FROM_THE_JOB = (
+    "session",
+    "speculative_algorithm",
+    "max_seq_len",
+    "routing_replay",
+    "routed_experts_layers",
+)
 
 
 class ReferenceTarget:
@@ -60,6 +66,8 @@ class ReferenceTarget:
             session=job["session"],
             speculative_algorithm=job["speculative_algorithm"],
             max_seq_len=job["max_seq_len"],
+            routing_replay=job["routing_replay"],
+            routed_experts_layers=job["routed_experts_layers"],
         )
         tokenizer = ByteTokenizer(job["tokenizer"])
         server = SessionServer(settings, tokenizer, job["engine_url"], transport=self._network)

@@ -106,7 +106,7 @@ async def _client(network: LocalNetwork | None) -> AsyncIterator[httpx.AsyncClie
 
 def _job(scenario: Scenario, session: SessionVersion, engine_url: str, folder: Path) -> Job:
     family = FAMILIES[scenario.engine.tokenizer]
-    speculative = scenario.engine.speculative
+    speculative, experts = scenario.engine.speculative, scenario.engine.experts
     return Job(
         session=session,
         engine_url=engine_url,
@@ -117,6 +117,9 @@ def _job(scenario: Scenario, session: SessionVersion, engine_url: str, folder: P
         sampling=[sampling(scenario, number) for number in range(len(scenario.rollouts))],
         max_seq_len=scenario.max_seq_len,
         speculative_algorithm=speculative.algorithm if speculative else None,
+        routing_replay=scenario.routing_replay,
+        routed_experts_layers=experts.layers if experts else 1,
+        routed_experts_topk=experts.topk if experts else 1,
     )
 
 
