@@ -4,19 +4,21 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from miles_sim.rollout.batch import Trimmed
 from miles_sim.rollout.errors import BatchError
 
 
 def split(
     data: Mapping[str, Sequence[Any]],
-    trimmed: Trimmed,
+    steps: Sequence[Sequence[int]],
     *,
+    num_rollouts: Sequence[int],
     dp_size: int,
     micro_batch_size: int | None = None,
     max_tokens: int | None = None,
 ) -> list[dict[str, Any]]:
     """One shard a rank, of all columns of `data`, whichever they are, and of how to go through them.
+
+    `steps`: the rows of each training step, and `num_rollouts` of how many rollouts they are (`batch.trim`).
 
     `partition`: rows of `data`, in the shard's order. `total_lengths`: ids of each. `micro_batch_indices`: rows of the
     shard, a list for each micro-batch; `num_microbatches`: of each step, the same on every rank; `num_rollouts`: of
@@ -30,7 +32,7 @@ def split(
     lengths = [len(tokens) for tokens in data["tokens"]]
     ranks: list[list[list[int]]] = [[] for _ in range(dp_size)]
     counts = []
-    for number, rows in enumerate(trimmed.steps):
+    for number, rows in enumerate(steps):
         try:
             bins = _micro_batches(rows, lengths, dp_size, micro_batch_size, max_tokens)
         except BatchError as error:
@@ -39,7 +41,7 @@ def split(
         weights = [sum(lengths[row] for row in micro_batch) for micro_batch in bins]
         for rank, own in enumerate(balanced(weights, dp_size, most=counts[-1])):
             ranks[rank] += [bins[n] for n in sorted(own)]
-    return [_shard(data, own, lengths, counts, trimmed) for own in ranks]
+    return [_shard(data, own, lengths, counts, num_rollouts) for own in ranks]
 
 
 def _shard(
@@ -47,7 +49,7 @@ def _shard(
     micro_batches: Sequence[Sequence[int]],
     lengths: Sequence[int],
     counts: Sequence[int],
-    trimmed: Trimmed,
+    num_rollouts: Sequence[int],
 ) -> dict[str, Any]:
     partition = [row for micro_batch in micro_batches for row in micro_batch]
     indices, at = [], 0
@@ -60,7 +62,7 @@ def _shard(
         "total_lengths": [lengths[row] for row in partition],
         "micro_batch_indices": indices,
         "num_microbatches": list(counts),
-        "num_rollouts": list(trimmed.rollouts),
+        "num_rollouts": list(num_rollouts),
     }
 
 

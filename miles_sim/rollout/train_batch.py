@@ -5,7 +5,6 @@ from typing import Any
 
 from miles_sim.rollout.batch import (
     Nested,
-    Trimmed,
     dynamic_batch_size,
     flatten,
     rollout_key,
@@ -55,12 +54,11 @@ class TrainBatch:
     """One batch, ready to be trained on."""
 
     samples: list[Sample]
-    """All of them, the dropped ones included; the rows of `data`."""
+    """Those that are trained on; the rows of `data`."""
+    dropped: list[Sample]
+    """Those of the rollouts that fill no step."""
     data: dict[str, list[Any]]
-    """Columns of all samples, one entry a row. Baselines are those of whole groups, whatever is dropped."""
-    trimmed: Trimmed
-    dropped: list[tuple[int | None, int | None]]
-    """(group_index, effective id) of each rollout that fills no step."""
+    """Columns, one entry a row. Baselines are those of whole groups, whatever is dropped."""
     shards: list[dict[str, Any]]
     """One a rank; see `split`. With `dynamic_global_batch_size` where the size is not given."""
 
@@ -72,7 +70,7 @@ def train_batch(nested: Nested, settings: BatchSettings) -> TrainBatch:
     """
     validate_rollout_ids(nested)
     samples = flatten(nested)
-    data = to_train_data(
+    columns = to_train_data(
         samples, normalize=settings.normalize, reward_key=settings.reward_key, unequal=settings.unequal
     )
     size = settings.global_batch_size
@@ -80,14 +78,21 @@ def train_batch(nested: Nested, settings: BatchSettings) -> TrainBatch:
     if not trimmed.steps:
         count = len({rollout_key(sample, row) for row, sample in enumerate(samples)})
         raise BatchError(f"batch: {count} rollouts are fewer than global_batch_size={size}")
+    data = {name: [column[row] for row in trimmed.kept] for name, column in columns.items()}
+    place = {row: number for number, row in enumerate(trimmed.kept)}
     shards = split(
         data,
-        trimmed,
+        [[place[row] for row in step] for step in trimmed.steps],
+        num_rollouts=trimmed.rollouts,
         dp_size=settings.dp_size,
         micro_batch_size=settings.micro_batch_size,
         max_tokens=settings.max_tokens,
     )
     if size is None:
         shards = [{**shard, "dynamic_global_batch_size": trimmed.rollouts[0]} for shard in shards]
-    left = {(samples[row].group_index, samples[row].effective_id): None for row in trimmed.dropped}
-    return TrainBatch(samples=samples, data=data, trimmed=trimmed, dropped=list(left), shards=shards)
+    return TrainBatch(
+        samples=[samples[row] for row in trimmed.kept],
+        dropped=[samples[row] for row in trimmed.dropped],
+        data=data,
+        shards=shards,
+    )

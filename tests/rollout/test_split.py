@@ -32,6 +32,10 @@ def batch(leaves: Leaves, size: int, order: Any = None) -> tuple[dict[str, list[
     return columns, trim(rows, size)
 
 
+def cut(data: dict[str, list[Any]], trimmed: Trimmed, **sizes: Any) -> list[dict[str, Any]]:
+    return split(data, trimmed.steps, num_rollouts=trimmed.rollouts, **sizes)
+
+
 lists = st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=4), min_size=1, max_size=9)
 
 
@@ -43,9 +47,9 @@ def test_each_kept_row_is_in_one_shard_with_all_its_columns(
     counts = [sum(len(own) for own in leaves[n : n + size]) for n in range(0, len(leaves) // size * size, size)]
     if any(count < dp_size for count in counts):
         with pytest.raises(BatchError, match=r"step \d+: \d+ rows are fewer than dp_size"):
-            split(data, trimmed, dp_size=dp_size, micro_batch_size=limit)
+            cut(data, trimmed, dp_size=dp_size, micro_batch_size=limit)
         return
-    shards = split(data, trimmed, dp_size=dp_size, micro_batch_size=limit)
+    shards = cut(data, trimmed, dp_size=dp_size, micro_batch_size=limit)
     assert len(shards) == dp_size
     assert sorted(row for shard in shards for row in shard["partition"]) == trimmed.kept
     for shard in shards:
@@ -80,7 +84,7 @@ def test_order_of_rows_changes_no_shard(leaves: Leaves, dp_size: int, order: Any
     contents = []
     for shuffled in (None, order):
         data, trimmed = batch(leaves, len(leaves), shuffled)
-        contents.append([shard["tokens"] for shard in split(data, trimmed, dp_size=dp_size, micro_batch_size=2)])
+        contents.append([shard["tokens"] for shard in cut(data, trimmed, dp_size=dp_size, micro_batch_size=2)])
     assert contents[0] == contents[1]
 
 
@@ -88,7 +92,7 @@ def test_order_of_rows_changes_no_shard(leaves: Leaves, dp_size: int, order: Any
 def test_no_micro_batch_of_several_rows_exceeds_its_ids(leaves: Leaves, dp_size: int, limit: int) -> None:
     data, trimmed = batch(leaves, len(leaves))
     try:
-        shards = split(data, trimmed, dp_size=dp_size, max_tokens=limit)
+        shards = cut(data, trimmed, dp_size=dp_size, max_tokens=limit)
     except BatchError as error:
         rows = sum(map(len, leaves))
         assert rows < dp_size or (f"max_tokens={limit}" in str(error) and rows % dp_size)  # noqa: PT017
@@ -100,7 +104,7 @@ def test_no_micro_batch_of_several_rows_exceeds_its_ids(leaves: Leaves, dp_size:
 
 def test_uneven_leaves_give_equal_steps_on_each_rank() -> None:
     data, trimmed = batch([[4], [4, 4], [4, 4]], 3)
-    shards = split(data, trimmed, dp_size=2, micro_batch_size=1)
+    shards = cut(data, trimmed, dp_size=2, micro_batch_size=1)
     assert [shard["num_microbatches"] for shard in shards] == [[2], [2]]
     assert sorted(len(shard["partition"]) for shard in shards) == [2, 3]
 
@@ -136,4 +140,4 @@ def test_parts_hold_no_more_than_they_may(most: int) -> None:
 def test_odd_sizes_are_refused_by_name(sizes: dict[str, Any], named: str) -> None:
     data, trimmed = batch([[1]], 1)
     with pytest.raises(BatchError, match=named):
-        split(data, trimmed, **sizes)
+        cut(data, trimmed, **sizes)

@@ -71,7 +71,10 @@ def test_shards_agree_with_an_account_by_prompt_and_rollout(plan: Any, size: int
             train_batch(nested(rollouts), settings)
         return
     made = train_batch(nested(rollouts, random), settings)
-    assert sorted(made.dropped) == [(r.group, r.number) for r in rollouts[len(steps) * size :]]
+    left = rollouts[len(steps) * size :]
+    assert {(s.group_index, s.index) for s in made.dropped} == {(r.group, r.number) for r in left}
+    assert len(made.dropped) == sum(len(r.masks) for r in left)
+    assert made.data["tokens"] == [s.tokens for s in made.samples]
     seen = []
     for shard in made.shards:
         for row, tokens in enumerate(shard["tokens"]):
