@@ -38,7 +38,6 @@ def application(engine: "Engine") -> ASGIApp:
     if engine.settings.metrics:
         routes.append(_route("/metrics", _metrics(engine), ("GET",)))
     routed = Starlette(routes=routes, exception_handlers={HTTPException: _detail})
-    routed.router.redirect_slashes = False
 
     async def app(
         scope: MutableMapping[str, Any],
