@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from miles_sim.exits import honest
+from miles_sim.exits import HOLDS, VIOLATED, honest
 
 if TYPE_CHECKING:
     from miles_sim.bench.beside import Miles
@@ -128,6 +128,32 @@ def _miles(python: Path | None, checkout: Path | None) -> "Miles | None":
     if python is None:
         return None
     return Miles(str(python), None if checkout is None else str(checkout.resolve()))
+
+
+@app.command()
+def fuzz(
+    examples: Annotated[int, typer.Option(min=1, help="Requests, by turns to engines of all profiles.")] = 20_000,
+    seed: Annotated[int, typer.Option(min=0, help="Equal seeds send equal requests.")] = 0,
+    json: AsJson = False,
+) -> None:
+    """Send random requests, most of them bad, to all endpoints of all profiles: none may crash or hang an engine.
+
+    A 500 among the statuses is the release's own. Exit code 1 where there is a fault; each is told with its request.
+
+    \b
+    miles-sim bench fuzz --examples 2000 --seed 7
+    """
+    with honest():
+        import asyncio
+
+        from miles_sim.bench.fuzz import fuzz as fuzzed
+
+        found = asyncio.run(fuzzed(examples, seed=seed))
+        document = found.document()
+        show(document if json else {**document, "faults": len(found.faults)}, json)
+        for fault in () if json else found.faults:
+            typer.echo(f"\n{fault}")
+    raise typer.Exit(VIOLATED if found.faults else HOLDS)
 
 
 def show(figures: dict[str, Any], json: bool) -> None:

@@ -9,6 +9,9 @@ from miles_sim.engine.errors import CrashError, NotModelledError, RequestError
 from miles_sim.engine.request import Lax
 from miles_sim.engine.wire import Want
 
+MOST_ANSWERS = 4_096
+"""Answers to one request: prompts, each `n` times."""
+
 Flag = bool | list[bool]
 Number = int | list[int]
 Name = str | list[str]
@@ -64,6 +67,8 @@ def expand(request: GenerateRequest) -> Batch:
     SGLang itself falls over (io_struct.py `normalize_batch_and_arguments`)."""
     prompts, whole = _prompts(request)
     n = _samples(request.sampling_params)
+    if len(prompts) * n > MOST_ANSWERS:
+        raise NotModelledError("n", len(prompts) * n, f"up to {MOST_ANSWERS} answers to a request")
     if n > 1:
         whole = False
     columns = _Columns(request, len(prompts), n, whole)

@@ -302,11 +302,11 @@ def _python_document(body: bytes) -> Any:
     """What only Python's parser takes (NaN), and its words for what nobody takes."""
     try:
         return json.loads(body)
-    except UnicodeDecodeError:
-        raise validation_error([{"type": "json_invalid", "loc": ("body", 0), "msg": "JSON decode error"}]) from None
     except json.JSONDecodeError as error:
         fault = {"type": "json_invalid", "loc": ("body", error.pos), "msg": "JSON decode error"}
         raise validation_error([fault | {"input": {}, "ctx": {"error": error.msg}}]) from None
+    except (UnicodeDecodeError, RecursionError):  # no parser's error: FastAPI has one answer for all of these
+        raise RequestError("There was an error parsing the body", kind="400") from None
 
 
 def check(request: ChatRequest, *, stream_refuses: tuple[str, ...] = ()) -> None:

@@ -20,7 +20,7 @@ from miles_sim.engine.errors import CrashError, NotModelledError, RequestError
 from miles_sim.engine.experts import check_start
 from miles_sim.engine.flight import Answered, Flight, Step
 from miles_sim.engine.generate import GenerateStream, generate_answer
-from miles_sim.engine.generate_request import Batch, GenerateRequest, Single, expand
+from miles_sim.engine.generate_request import MOST_ANSWERS, Batch, GenerateRequest, Single, expand
 from miles_sim.engine.prompt import Prompt, check_length, check_vocabulary, prompt_of
 from miles_sim.engine.request import (
     ChatRequest,
@@ -41,8 +41,6 @@ from miles_sim.engine.wire import Want, Wire, token_texts
 if TYPE_CHECKING:
     from miles_sim.engine.engine import Engine, Gone
 
-MOST_ANSWERS = 4_096
-"""Answers to one request: prompts, each `n` times."""
 RULE_TEXT = 4_096
 """Ids at a prompt's end, and characters of their text, that reply rules are matched on."""
 Said = bytes | AsyncIterator[bytes]
@@ -189,8 +187,6 @@ class Serving:
         self, endpoint: str, batch: Batch, request: Any, *, hidden_states: Any
     ) -> tuple[list[Flight], list[Sampling]]:
         """All checked before the first one flies."""
-        if len(batch.singles) > MOST_ANSWERS:
-            raise NotModelledError("n", len(batch.singles), f"up to {MOST_ANSWERS} answers to a request")
         sampling = [sampling_of_params(single.params) for single in batch.singles]
         prompts = _prompts(batch, self.wire)
         loras = [

@@ -146,6 +146,7 @@ def meta_info(wire: Wire, want: Want, known: Progress, *, reason: Reason | None 
         values |= _timings(known)
     if known.answered is not None:
         holds |= _finished(values, wire, want, known.answered)
+        holds -= {name for name in ("routed_experts", "indexer_topk") if values.get(name) is None}
     if want.logprobs:
         values |= _logprobs(wire, want, known)
     return {key: values[value] for key, value in wire.profile.layout(frozenset(holds))}
@@ -205,7 +206,6 @@ def _finished(values: dict[str, Any], wire: Wire, want: Want, answered: Answered
         }
     if want.routed_experts:
         values["routed_experts"] = routed_experts(generation, want.routed_experts_start)
-        holds -= set() if generation.routed_experts else {"routed_experts"}
     if want.indexer_topk and generation.indexer_topk is not None:
         ids = (*generation.prompt_ids, *generation.output_ids)
         values["indexer_topk"] = payload(generation.indexer_topk, ids)

@@ -35,7 +35,6 @@ def test_types_are_lax() -> None:
     ("body", "place"),
     [
         (b"{", "json_invalid"),
-        (b"\xff", "json_invalid"),
         (b"", "missing"),
         (b"[]", "'body'"),
         (b"{}", "'messages'"),
@@ -52,6 +51,12 @@ def test_a_body_that_does_not_fit_is_a_bad_request_that_says_where(body: bytes, 
     assert (error["object"], error["type"], error["param"], error["code"]) == ("error", "Bad Request", None, 400)
     assert "validation error" in error["message"]
     assert place in error["message"]
+
+
+@pytest.mark.parametrize("body", [b"\xff", b"[" * 100_000], ids=["no UTF-8", "too deep"])
+def test_a_body_that_no_parser_reads_is_refused_in_one_sentence(body: bytes) -> None:
+    error = refusal(body)
+    assert (error["message"], error["type"], error["code"]) == ("There was an error parsing the body", "400", 400)
 
 
 def test_another_content_type_is_refused() -> None:
