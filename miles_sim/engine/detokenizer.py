@@ -21,7 +21,8 @@ _IDEOGRAPHS = (
 
 class TextStream:
     """The text of one streamed reply. What was let out is never taken back: a stop string that is cut off at the
-    end may have been let out in part."""
+    end may have been let out in part. Nor is anything let out twice, which SGLang does where a step of several ids
+    ends within a character twice in a row."""
 
     def __init__(self, tokenizer: ByteTokenizer, *, no_stop_trim: bool, skip_special_tokens: bool) -> None:
         self._tokenizer = tokenizer
@@ -43,7 +44,8 @@ class TextStream:
             self._pending, self._settled, self._ahead = [], self._settled + len(text), 0
             return said
         printable = _printable(text)
-        said, self._ahead = printable[self._ahead :], len(printable)
+        said = printable[self._ahead :]
+        self._ahead = max(self._ahead, len(printable))
         return said
 
     def end(self, output_ids: Sequence[int], reason: Reason) -> str:

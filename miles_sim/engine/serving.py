@@ -1,6 +1,6 @@
 """The three endpoints that generate: from the bytes of a request to those of its answer, whole or as a stream."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 RULE_TEXT = 4_096
 """Ids at a prompt's end, and characters of their text, that reply rules are matched on."""
-Said = bytes | AsyncIterator[bytes]
+Said = bytes | AsyncGenerator[bytes, None]
 """A JSON body, or the events of a stream."""
 Feed = Callable[[int, Step], Iterable[bytes]]
 
@@ -172,7 +172,7 @@ class Serving:
 
     def _generate_stream(
         self, batch: Batch, flights: Sequence[Flight], sampling: Sequence[Sampling]
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         told = [
             GenerateStream(self.wire, single.want, parameters, flight, index=None if batch.whole else n)
             for n, (single, parameters, flight) in enumerate(zip(batch.singles, sampling, flights, strict=True))
@@ -287,7 +287,7 @@ class Serving:
         feed: Feed,
         end: Callable[[], Iterable[bytes]],
         stopped: Callable[[], bool],
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """The events, one step of each flight in turn. Closed before the end, it aborts them."""
         steps = {n: self._engine.steps(flight) for n, flight in enumerate(flights)}
         try:
@@ -308,7 +308,7 @@ class Serving:
                 self._engine.scheduler.drop(flight)
 
 
-async def _events(*events: bytes) -> AsyncIterator[bytes]:
+async def _events(*events: bytes) -> AsyncGenerator[bytes, None]:
     for piece in events:
         yield piece
 

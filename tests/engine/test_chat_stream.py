@@ -151,7 +151,7 @@ def test_usage_comes_last_and_with_each_piece_where_it_is_asked_for(
 @pytest.mark.parametrize("profile", PROFILES)
 def test_sglext_has_what_the_release_tells_in_a_stream(make_engine: Make, post: Post, profile: str) -> None:
     engine = make_engine(profile=profile, experts={}, speculative={})
-    wishes = {
+    wishes: dict[str, Any] = {
         "return_routed_experts": True,
         "return_cached_tokens_details": True,
         "return_spec_tokens_details": True,

@@ -1,11 +1,15 @@
 """The chat completion has the release's keys, and all its parts agree."""
 
+import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from miles_sim.engine import profiles
 from miles_sim.engine.engine import Engine
+from miles_sim.engine.errors import CrashError
 
 Make = Callable[..., Engine]
 Ask = Callable[..., dict[str, Any]]
@@ -146,3 +150,83 @@ def test_speculative_keys_state_the_truth_and_vanish_without_a_verify_step(make_
 def test_the_model_is_echoed_and_a_given_rid_is_the_id(make_engine: Make, ask: Ask) -> None:
     answer = ask(make_engine(), model="mine", rid="r-1")
     assert (answer["model"], answer["id"], choice(answer)["meta_info"]["id"]) == ("mine", "r-1", "r-1")
+
+
+@pytest.mark.parametrize("profile", profiles.names())
+def test_several_replies_are_several_choices(make_engine: Make, ask: Ask, profile: str) -> None:
+    engine = make_engine(profile=profile)
+    answer = ask(engine, n=3)
+    assert [choice["index"] for choice in answer["choices"]] == [0, 1, 2]
+    assert answer["id"] == engine.generations[0].id
+    assert answer["usage"]["prompt_tokens"] == len(engine.generations[0].prompt_ids)
+    assert answer["usage"]["completion_tokens"] == sum(len(g.output_ids) for g in engine.generations)
+    assert len({choice["message"]["content"] for choice in answer["choices"]}) == 3
+
+
+def test_alternatives_of_each_id_come_with_its_logprob(make_engine: Make, ask: Ask) -> None:
+    first = choice(ask(make_engine(), top_logprobs=3))
+    for entry, row in zip(first["logprobs"]["content"], first["meta_info"]["output_top_logprobs"], strict=True):
+        assert [one["logprob"] for one in entry["top_logprobs"]] == [logprob for logprob, _, _ in row]
+        assert len(entry["top_logprobs"]) == 3
+    assert first["meta_info"]["input_top_logprobs"] == []
+
+
+def test_ids_of_the_reply_come_from_the_releases_that_have_them(make_engine: Make, ask: Ask) -> None:
+    wish = {"return_token_ids": True}
+    assert "response_token_ids" not in choice(ask(make_engine(), **wish))
+    engine = make_engine(profile="sglang-0.5.20")
+    first = choice(ask(engine, **wish))
+    assert first["response_token_ids"] == list(engine.generations[0].output_ids)
+    assert list(first)[-3:] == ["prompt_token_ids", "response_token_ids", "meta_info"]
+
+
+@pytest.mark.parametrize(("profile", "twice"), [("sglang-0.5.16", True), ("sglang-0.5.20", False)])
+def test_routed_experts_come_once_or_twice_by_release(make_engine: Make, ask: Ask, profile: str, twice: bool) -> None:
+    answer = ask(make_engine(profile=profile, experts={}), return_routed_experts=True)
+    rows = choice(answer)["meta_info"]["routed_experts"]
+    assert answer.get("sglext") == ({"routed_experts": rows} if twice else None)
+
+
+def test_details_of_speculation_are_told_in_nine_fields(make_engine: Make, ask: Ask) -> None:
+    engine = make_engine(profile="sglang-0.5.23", speculative={})
+    told = ask(engine, return_spec_tokens_details=True)["sglext"]["spec_tokens_details"]
+    spec = engine.generations[0].spec
+    assert spec is not None
+    assert (told["spec_num_correct_drafts"], told["spec_verify_ct"]) == (spec.accepted, spec.verify_ct)
+    assert len(told) == 9
+    several = ask(engine, return_spec_tokens_details=True, n=2)["sglext"]["spec_tokens_details"]
+    assert len(several) == 2
+
+
+@pytest.mark.parametrize("profile", profiles.names())
+def test_cached_ids_are_told_in_usage_where_the_server_reports_them(make_engine: Make, ask: Ask, profile: str) -> None:
+    engine = make_engine(profile=profile, cache_report=True)
+    first, again = (ask(engine)["usage"]["prompt_tokens_details"] for _ in range(2))
+    assert first == ({"cached_tokens": 0} if profile == "sglang-0.5.23" else None)
+    assert again == {"cached_tokens": engine.generations[1].cached_tokens}
+    assert ask(make_engine(profile=profile))["usage"]["prompt_tokens_details"] is None
+
+
+@pytest.mark.parametrize("profile", profiles.names())
+def test_a_waiting_request_that_is_aborted_is_answered_as_the_release_does(make_engine: Make, profile: str) -> None:
+    engine = make_engine(profile=profile, latency={"clock": "virtual"}, max_running_requests=1)
+    body = json.dumps({"messages": [{"role": "user", "content": "hi"}], "return_meta_info": True}).encode()
+
+    async def told() -> Any:
+        running, waiting = (asyncio.ensure_future(engine.chat(body)) for _ in range(2))
+        await asyncio.sleep(0)
+        engine.scheduler.abort(list(engine.scheduler.flights)[1])
+        await running
+        return json.loads(await waiting)
+
+    if profile == "sglang-0.5.6":
+        with pytest.raises(CrashError, match=r"^Internal server error: 'prompt_tokens'$"):
+            asyncio.run(told())
+        return
+    answer = asyncio.run(told())
+    first = choice(answer)
+    assert first["finish_reason"] == "abort"
+    assert (first["message"]["content"] or "") == ""
+    assert answer["usage"]["total_tokens"] == 0
+    if "meta_info" in first:
+        assert list(first["meta_info"]) == [key for key in engine.profile.queue_abort if "logprobs" not in key]

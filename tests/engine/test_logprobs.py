@@ -1,0 +1,48 @@
+"""At every place there is one distribution: it sums to one, and hangs on what stands before."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from miles_sim.engine.logprobs import Place, place_draws, prompt_logprobs
+
+LOGPROBS = st.integers(1, 3_000_000).map(lambda n: -n / 1_000_000)
+DRAWS = st.integers(0, 2**32 - 1)
+SIZES = st.integers(100, 900)
+
+
+@given(LOGPROBS, DRAWS, SIZES, st.data())
+def test_the_whole_vocabulary_is_a_distribution(logprob: float, draw: int, size: int, data: st.DataObject) -> None:
+    token = data.draw(st.integers(0, size - 1))
+    place = Place(token, logprob, draw, size)
+    whole = place.top(size)
+    assert sorted(found for _, found in whole) == list(range(size))
+    assert [told for told, _ in whole] == sorted((told for told, _ in whole), reverse=True)
+    total = sum(math.exp(told) for told, _ in whole)
+    assert 0.999 < total < 1.001
+    assert (logprob, token) in whole
+    assert all(place.logprob(found) == told for told, found in whole)
+
+
+@given(LOGPROBS, DRAWS, SIZES, st.integers(0, 20))
+def test_fewer_alternatives_are_the_first_of_more(logprob: float, draw: int, size: int, count: int) -> None:
+    place = Place(1, logprob, draw, size)
+    assert place.top(count) == place.top(count + 3)[:count]
+
+
+@given(st.lists(st.integers(0, 999), max_size=30), st.data())
+def test_draws_hang_on_seed_and_all_ids_before(ids: list[int], data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(ids)))
+    whole = place_draws(ids, start=0, seed=1)
+    assert place_draws(ids, start=start, seed=1) == whole[start:]
+    assert place_draws([*ids, 5], start=0, seed=1)[: len(ids)] == whole
+    if ids:
+        assert place_draws(ids, start=0, seed=2)[0] != whole[0]
+
+
+@given(st.lists(st.integers(0, 999), min_size=1, max_size=30))
+def test_the_first_prompt_id_has_no_logprob(ids: list[int]) -> None:
+    first, *others = prompt_logprobs(ids, start=0, seed=1)
+    assert first is None
+    assert all(other is not None and -3 <= other < 0 for other in others)
