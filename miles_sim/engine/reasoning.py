@@ -87,6 +87,8 @@ class ReasoningStream:
         if not self._opened and format.open in now:
             now = now.replace(format.open, "", -1 if self._dialect.drops_streamed_tags else 1)
             self._opened = self._thinking = True
+            if self._dialect.forgets_opening_tag:
+                self._buffer = now
         if not self._thinking:
             self._buffer = ""
             return Thought(text=now)

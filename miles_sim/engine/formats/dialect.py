@@ -17,6 +17,8 @@ class Dialect:
     """Every opening tag in the piece that holds the first one is dropped (up to 0.5.10)."""
     holds_back_tags: bool = False
     """What may be the beginning of a tag is not let out with a streamed thought (from 0.5.20)."""
+    forgets_opening_tag: bool = False
+    """A thought that is let out whole comes without its opening tag (from 0.5.20)."""
     glm_call_ends_thought: bool = True
     """`glm45`: a call ends a thought that was left open (from 0.5.10)."""
     qwen_call_ends_thought: bool = True
@@ -57,6 +59,7 @@ def dialect(release: str) -> Dialect:
         trims_reasoning=version < (0, 5, 13),
         drops_streamed_tags=version < (0, 5, 11),
         holds_back_tags=version >= (0, 5, 20),
+        forgets_opening_tag=version >= (0, 5, 20),
         glm_call_ends_thought=version >= (0, 5, 10),
         qwen_call_ends_thought=version >= (0, 5, 16),
         kimi_call_ends_thought=version >= (0, 5, 10),
