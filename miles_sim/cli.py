@@ -192,16 +192,20 @@ def list_contracts(folders: Packs = None, json: AsJson = False) -> None:
 
 
 @app.command()
-def profiles(json: AsJson = False) -> None:
-    """List the engine releases whose wire can be spoken."""
+def profiles(
+    name: Annotated[Optional[str], typer.Argument(help="One profile. Default: list them.")] = None,
+    json: AsJson = False,
+) -> None:
+    """List the engine releases whose wire can be spoken; with --json all that is known of them."""
     with honest():
         from miles_sim.engine import profiles as known
 
-        found = {name: known.load(name) for name in known.names()}
+        found = {each: known.load(each) for each in ([name] if name else known.names())}
         if json:
-            _write_json({name: profile.model_dump(mode="json") for name, profile in found.items()})
+            documents = [{"name": each, **profile.model_dump(mode="json")} for each, profile in found.items()]
+            _write_json(documents[0] if name else documents)
         else:
-            _write_rows([[name, profile.release, " ".join(profile.source.split())] for name, profile in found.items()])
+            _write_rows([[each, profile.release, " ".join(profile.source.split())] for each, profile in found.items()])
 
 
 @app.command()
@@ -246,6 +250,35 @@ def serve(
     acceptance: Annotated[
         Optional[str], typer.Option(metavar="P,P,…", help="Acceptance by draft position. With --speculative.")
     ] = None,
+    accept_length: Annotated[
+        Optional[float],
+        typer.Option(metavar="IDS", help="In place of --acceptance: ids that a verify step gives on average."),
+    ] = None,
+    clock: Annotated[
+        Optional[str],
+        typer.Option(
+            metavar="off|virtual|real",
+            help="Whose time requests take: none, the event loop's turns, or the wall's. Default: off.",
+        ),
+    ] = None,
+    running: Annotated[
+        Optional[int],
+        typer.Option("--max-running-requests", min=1, help="Requests that run at once. With --clock."),
+    ] = None,
+    queued: Annotated[
+        Optional[int],
+        typer.Option("--max-queued-requests", min=1, help="Requests that wait; more are a 503. With --clock."),
+    ] = None,
+    cache_tokens: Annotated[
+        Optional[int], typer.Option(min=1, help="Ids that the prefix cache holds. Default: 1048576.")
+    ] = None,
+    metrics: Annotated[Optional[bool], typer.Option("--enable-metrics", help="Serve /metrics.")] = None,
+    keep: Annotated[
+        Optional[int], typer.Option(min=0, help="Generations that stay in memory, the latest. Default: 1000.")
+    ] = None,
+    spool: Annotated[
+        Optional[Path], typer.Option(metavar="FILE", help="Append each generation to a file, one JSON document a line.")
+    ] = None,
 ) -> None:
     """Serve simulated SGLang engines until stopped. Of several, all give one question the same reply.
 
@@ -258,12 +291,22 @@ def serve(
 
         chosen = choices.chosen_engine(
             settings,
-            {"profile": profile, "tokenizer": tokenizer},
+            {
+                "profile": profile,
+                "tokenizer": tokenizer,
+                "max_running_requests": running,
+                "max_queued_requests": queued,
+                "cache_tokens": cache_tokens,
+                "metrics": metrics,
+            },
             {
                 "algorithm": speculative,
                 "draft_tokens": draft_tokens,
                 "acceptance": choices.probabilities(acceptance),
+                "accept_length": accept_length,
             },
+            {"clock": clock},
+            {"keep": keep, "spool": str(choices.writable(spool, "spool")) if spool else None},
         )
         asyncio.run(_serve(chosen, seed, engines, host, [30_000] if port is None else port))
 

@@ -105,6 +105,14 @@ def test_a_list_is_one_line_an_entry_and_the_same_as_json(command: str) -> None:
     assert [line.split()[0] for line in lines] == names
 
 
+def test_a_profile_is_given_whole_whatever_it_differs_from() -> None:
+    document = json.loads(_run("profiles", "sglang-0.5.23", "--json").output)
+    assert (document["name"], document["sglang"]) == ("sglang-0.5.23", "0.5.23")
+    assert "base" not in document
+    assert {"meta_info", "generate", "chat", "completions", "usage", "source"} <= set(document)
+    assert document in json.loads(_run("profiles", "--json").output)
+
+
 def test_schemas_lists_the_documents_and_prints_one() -> None:
     names = _run("schemas").output.split()
     assert "scenario" in names

@@ -83,7 +83,7 @@ class EngineSettings(Document):
     profile: str = "sglang-0.5.16"
     """Which release's wire it speaks: a file name in `fixtures/wire/`."""
     tokenizer: str = "chatml"
-    """A built-in family: `chatml`, `delimiter`, or one that thinks: `qwen3`, `deepseek`, `deepseek31`, `glm`, `kimi`."""
+    """A built-in family: `chatml`, `delimiter`; `qwen3`, `deepseek`, `deepseek31`, `glm` and `kimi` think."""
     model: str = "sim"
     context_length: int = Field(default=32_768, ge=16)
     weight_version: str = "default"
@@ -91,7 +91,7 @@ class EngineSettings(Document):
     prefix_cache: bool = True
     """Off: `cached_tokens` is 0 for every request, as under `--disable-radix-cache`."""
     cache_tokens: int | None = Field(default=None, ge=1)
-    """Ids that the prefix cache holds; see `prefix_cache.py` for what a capacity changes. None: all."""
+    """Ids that the prefix cache holds; what was used least recently goes first. None: all."""
     ledger: LedgerSettings = LedgerSettings()
     tool_call_parser: Literal["family", "qwen25", "deepseekv3", "deepseekv31", "glm45", "kimi_k2"] | None = "family"
     """SGLang's `--tool-call-parser`; `family`: the one for the tokenizer's format; None: calls stay text."""

@@ -44,9 +44,11 @@ def read_all(engine: Engine, url: str) -> None:
         assert [choice.message.content for choice in whole.choices] == [
             engine.tokenizer.decode(g.output_ids[:-1]) for g in engine.generations
         ]
-        assert whole.choices[0].logprobs and whole.choices[0].logprobs.content
+        assert whole.choices[0].logprobs
+        assert whole.choices[0].logprobs.content
         assert len(whole.choices[0].logprobs.content) == len(engine.generations[0].output_ids)
-        assert whole.usage and whole.usage.completion_tokens == sum(len(g.output_ids) for g in engine.generations)
+        assert whole.usage
+        assert whole.usage.completion_tokens == sum(len(g.output_ids) for g in engine.generations)
 
         called = client.chat.completions.create(model="m", messages=CALLING, tools=LOOK).choices[0]
         assert called.finish_reason == "tool_calls"
@@ -60,11 +62,13 @@ def read_all(engine: Engine, url: str) -> None:
         text = "".join(piece.choices[0].delta.content or "" for piece in pieces if piece.choices)
         truth = engine.generations[-1]
         assert text == engine.tokenizer.decode(truth.output_ids[:-1])
-        assert pieces[-1].usage and pieces[-1].usage.completion_tokens == len(truth.output_ids)
+        assert pieces[-1].usage
+        assert pieces[-1].usage.completion_tokens == len(truth.output_ids)
 
         done = client.completions.create(model="m", prompt="go", logprobs=1, n=2, max_tokens=4)
         assert len(done.choices) == 2
-        assert done.choices[0].logprobs and len(done.choices[0].logprobs.tokens or ()) == 4
+        assert done.choices[0].logprobs
+        assert len(done.choices[0].logprobs.tokens or ()) == 4
         parts = list(client.completions.create(model="m", prompt="go", stream=True, max_tokens=4))
         last = engine.tokenizer.decode(engine.generations[-1].output_ids)
         assert "".join(part.choices[0].text for part in parts) == last

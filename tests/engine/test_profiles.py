@@ -150,7 +150,7 @@ QUEUE_ABORT["sglang-0.5.23"] = QUEUE_ABORT["sglang-0.5.20"]
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_a_request_aborted_in_the_queue_has_the_few_keys_of_its_release(name: str) -> None:
-    expected = (QUEUE_ABORT.get(name) or QUEUE_ABORT["sglang-0.5.16"]).split(",") + ["response_sent_to_client_ts"]
+    expected = [*(QUEUE_ABORT.get(name) or QUEUE_ABORT["sglang-0.5.16"]).split(","), "response_sent_to_client_ts"]
     profile = profiles.load(name)
     assert [key for key, _ in profile.layout(frozenset({"queue_abort", "logprobs"}))] == expected
     without = [key for key, _ in profile.layout(frozenset({"queue_abort"}))]

@@ -76,7 +76,7 @@ def test_a_field_that_the_release_does_not_know_is_passed_over() -> None:
 def test_a_field_that_the_release_acts_on_and_the_engine_does_not_know_is_refused_by_name() -> None:
     body = json.dumps({"messages": USER, "return_sampling_mask": True}).encode()
     parse(body, content_type="application/json", fields=("messages",))
-    with pytest.raises(NotModelledError, match="^return_sampling_mask: True is not modelled"):
+    with pytest.raises(NotModelledError, match=r"^return_sampling_mask: True is not modelled"):
         parse(body, content_type="application/json", fields=("messages", "return_sampling_mask"))
 
 
