@@ -16,7 +16,7 @@ from miles_sim.targets.base import Target
 from miles_sim.transport import LocalNetwork
 from miles_sim.verify.pack import combine, load_pack, select
 from miles_sim.verify.rule import Rule
-from miles_sim.verify.run import Progress, select_cases
+from miles_sim.verify.run import Progress, select_cases, verify
 from miles_sim.yaml_file import YamlFile
 
 
@@ -80,6 +80,15 @@ def chosen_rules(folders: Sequence[Path] | None, patterns: Sequence[str] | None)
     return select(combine([load_pack(CONTRACTS), *map(load_pack, folders or ())]), patterns or ())
 
 
+async def witnesses_of(rules: Sequence[Rule]) -> str:
+    """The witness index of `rules` over the whole library on miles-sim's own implementation."""
+    from miles_sim.verify.witnesses import witness_text
+
+    async with TargetChoice().opened() as (target, network):
+        run = await verify(chosen_cases(None), target, rules, network=network)
+    return witness_text(run.report)
+
+
 def chosen_cases(patterns: Sequence[str] | None) -> list[tuple[Scenario, SessionVersion]]:
     """The library's cases that match, and every case of each YAML file named; all without a pattern."""
     files = [pattern for pattern in patterns or () if _is_file(pattern)]
@@ -106,16 +115,34 @@ def chosen_case(name: str, version: str | None = None) -> tuple[Scenario, Sessio
     raise Impossible(f"session: {version!r} cannot serve {scenario.name}; it has {', '.join(scenario.sessions)}")
 
 
-def chosen_engine(file: Path | None, given: dict[str, Any], speculative: dict[str, Any]) -> EngineSettings:
-    """Settings of a YAML file, with `given` and `speculative` (where not None) in their place."""
+SERVED: dict[str, Any] = {"ledger": {"keep": 1000, "questions": 100_000}, "cache_tokens": 1 << 20}
+"""Bounds of an engine that serves for long, so that its memory stays flat; a settings file may say otherwise."""
+
+
+def chosen_engine(
+    file: Path | None,
+    given: dict[str, Any],
+    speculative: dict[str, Any],
+    latency: dict[str, Any] | None = None,
+    ledger: dict[str, Any] | None = None,
+) -> EngineSettings:
+    """Settings of a YAML file over `SERVED`, with `given` and the nested ones (where not None) in their place."""
+    spool = (ledger or {}).get("spool")
+    if spool is not None and not Path(spool).parent.is_dir():
+        raise Impossible(f"spool: {spool}: there is no folder {Path(spool).parent}")
     name = str(file) if file else "serve"
-    settings = _mapping(file) if file else {}
-    settings |= {key: value for key, value in given.items() if value is not None}
-    drawn = {key: value for key, value in speculative.items() if value is not None}
-    if drawn:
-        base = settings.get("speculative")
-        settings["speculative"] = {**(base if isinstance(base, dict) else {}), **drawn}
+    settings = SERVED | (_mapping(file) if file else {})
+    settings |= _given(given)
+    for field, options in (("speculative", speculative), ("latency", latency), ("ledger", ledger)):
+        drawn = _given(options or {})
+        if drawn:
+            base = settings.get(field)
+            settings[field] = {**(base if isinstance(base, dict) else {}), **drawn}
     return read(EngineSettings, settings, name=name)
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if value is not None}
 
 
 def probabilities(text: str | None) -> list[float] | None:

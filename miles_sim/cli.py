@@ -179,13 +179,25 @@ def scenarios(json: AsJson = False) -> None:
 
 
 @app.command(name="contracts")
-def list_contracts(folders: Packs = None, json: AsJson = False) -> None:
-    """List the contracts: what each promises, how bad a violation is, what a target needs for it."""
+def list_contracts(
+    folders: Packs = None,
+    json: AsJson = False,
+    witnesses: Annotated[
+        bool, typer.Option("--witnesses", help="Play the whole library and show what each contract looked at where.")
+    ] = False,
+) -> None:
+    """List the contracts: what each promises, how bad a violation is, what a target needs for it.
+
+    \b
+    miles-sim contracts --witnesses > contracts/witnesses.txt
+    """
     with honest():
         from miles_sim import choices
 
         rules = choices.chosen_rules(folders, None)
-        if json:
+        if witnesses:
+            typer.echo(asyncio.run(choices.witnesses_of(rules)), nl=False)
+        elif json:
             _write_json([_rule_document(rule) for rule in rules])
         else:
             _write_rows([[rule.id, rule.severity.value, rule.statement] for rule in rules])
@@ -306,7 +318,7 @@ def serve(
                 "accept_length": accept_length,
             },
             {"clock": clock},
-            {"keep": keep, "spool": str(choices.writable(spool, "spool")) if spool else None},
+            {"keep": keep, "spool": str(spool) if spool else None},
         )
         asyncio.run(_serve(chosen, seed, engines, host, [30_000] if port is None else port))
 

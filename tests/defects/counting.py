@@ -62,9 +62,14 @@ def a_reply_without_keys_is_not_counted(m: pytest.MonkeyPatch) -> None:
     m.setattr(sample, "read_spec", lambda meta: read(meta) if "spec_verify_ct" in meta else SpecInfo())
 
 
-@defect("speculative-off/v1", "counters/absent-setting-tolerated", "session/ends-in-samples")
+@defect(
+    "speculative-off/v1",
+    "counters/absent-setting-tolerated",
+    "session/ends-in-samples",
+    crash="a setting that is read and not there raises before any datum is made",
+)
 def an_absent_setting_is_read(m: pytest.MonkeyPatch) -> None:
-    """miles PR #2028: a namespace without the attribute fails every rollout. A crash, as it was."""
+    """miles PR #2028: a namespace without the attribute fails every rollout."""
 
     def read(meta: Any, settings: Any) -> Any:
         raise AttributeError("sglang_speculative_algorithm")

@@ -22,16 +22,18 @@ class Defect:
     case: str
     """`scenario/session`."""
     patch: Patch
+    crash: str = ""
+    """Why it can do nothing but crash, where that is so."""
 
 
 DEFECTS: list[Defect] = []
 
 
-def defect(case: str, *rules: str) -> Callable[[Patch], Patch]:
+def defect(case: str, *rules: str, crash: str = "") -> Callable[[Patch], Patch]:
     """Enter a patch in the list; its docstring says what went wrong."""
 
     def enter(patch: Patch) -> Patch:
-        DEFECTS.append(Defect(patch.__name__.replace("_", "-"), rules, case, patch))
+        DEFECTS.append(Defect(patch.__name__.replace("_", "-"), rules, case, patch, crash))
         return patch
 
     return enter

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from miles_sim.rollout import generate, wire
-from miles_sim.rollout.sample import Sample, Status
+from miles_sim.rollout.sample import RESERVED, Sample, Status
 
 from .defect import defect
 
@@ -32,7 +32,7 @@ def a_lone_leaf_is_numbered_anew(m: pytest.MonkeyPatch) -> None:
     m.setattr(generate, "_identity", lambda sample, settings: (sample.effective_id or 0) + 1000)
 
 
-@defect("id-neither/v2", "identity/missing-rejected")
+@defect("id-neither/v2", "identity/missing-rejected", crash="the refusal is right, and of the wrong type")
 def identity_is_asserted(m: pytest.MonkeyPatch) -> None:
     """miles PR #2368: the check is an assertion, gone under python -O."""
 
@@ -70,7 +70,13 @@ def the_placeholder_stays_pending(m: pytest.MonkeyPatch) -> None:
 @defect("compaction-summary/v2", "identity/no-aliasing")
 def siblings_share_metadata(m: pytest.MonkeyPatch) -> None:
     """The wire's overlay copies the input only one level deep."""
-    m.setattr(wire, "copy", SimpleNamespace(deepcopy=copy.copy))
+
+    def shallow(input: Sample) -> Sample:
+        for name in RESERVED:  # else the second sample is refused for what the first one wrote
+            input.metadata.pop(name, None)
+        return copy.copy(input)
+
+    m.setattr(wire, "copy", SimpleNamespace(deepcopy=shallow))
 
 
 @defect("two-rollouts/v2", "identity/fields-carried")

@@ -66,7 +66,7 @@ def sessions_are_not_deleted(m: pytest.MonkeyPatch) -> None:
     m.setattr(generate, "_delete", nothing)
 
 
-@defect("linear/v2", "session/play-ends")
+@defect("linear/v2", "session/play-ends", crash="what cannot be stopped gives no observation at all")
 def the_server_cannot_be_stopped(m: pytest.MonkeyPatch) -> None:
     """Shutting the session server down raises, and takes the samples of all rollouts with it."""
 
@@ -76,7 +76,7 @@ def the_server_cannot_be_stopped(m: pytest.MonkeyPatch) -> None:
     m.setattr(SessionServer, "aclose", raising)
 
 
-@defect("crash-after-two/v2", "session/ends-in-samples")
+@defect("crash-after-two/v2", "session/ends-in-samples", crash="the data are lost because the rollout raises")
 def a_crashed_agent_ends_the_rollout(m: pytest.MonkeyPatch) -> None:
     """What was generated before the crash is thrown away with it."""
     run = generate._run_agent
