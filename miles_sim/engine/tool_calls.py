@@ -8,7 +8,7 @@ from miles_sim.engine.formats import FORMATS, Dialect, ParsedCall, UnreadableCal
 from miles_sim.engine.profiles import ChatWire
 
 LATEST = Dialect()
-__all__ = ["Parsed", "ParsedCall", "call_index", "call_number", "parse"]
+__all__ = ["Parsed", "ParsedCall", "call_number", "parse"]
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,3 @@ def parse(
 def call_number(call: ParsedCall, position: int, wire: ChatWire) -> int:
     """The `index` that the release gives a call: its place in the reply, or the number that the parser gave it."""
     return position if wire.tool_call_index == "position" else call.tool
-
-
-def call_index(position: int, wire: ChatWire) -> int:
-    """The same for a request of one tool."""
-    return {"zero": 0, "position": position, "minus_one": -1}[wire.tool_call_index]

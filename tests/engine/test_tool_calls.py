@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from miles_sim.engine.formats import FORMATS
 from miles_sim.engine.profiles import load
-from miles_sim.engine.tool_calls import ParsedCall, call_index, parse
+from miles_sim.engine.tool_calls import ParsedCall, call_number, parse
 from miles_sim.reply import ToolCall
 
 DROPS, KEEPS = load("sglang-0.5.16").chat, load("miles-rl-0.0.2").chat
@@ -75,8 +75,13 @@ def test_text_without_a_block_is_left_alone() -> None:
 
 
 def test_the_index_of_a_call_follows_the_profile() -> None:
-    assert [call_index(n, DROPS) for n in range(3)] == [0, 0, 0]
-    assert [call_index(n, DROPS.model_copy(update={"tool_call_index": "position"})) for n in range(3)] == [0, 1, 2]
+    call = ParsedCall("get_weather", "{}", tool=4)
+    assert [call_number(call, n, DROPS) for n in range(3)] == [4, 4, 4]
+    assert [call_number(call, n, DROPS.model_copy(update={"tool_call_index": "position"})) for n in range(3)] == [
+        0,
+        1,
+        2,
+    ]
 
 
 values = st.recursive(
