@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import httpx
@@ -41,7 +42,8 @@ class Upstream:
         self._url = url.rstrip("/")
         self._request_timeout = request_timeout
         self._owned = transport is None
-        self._client = httpx.AsyncClient(transport=transport or _connections(url), timeout=None, trust_env=False)
+        # No client around it: a client would carry one session's cookies into the others.
+        self._transport = transport or _connections(url)
 
     async def send(self, call: Call, *, unless: Sequence[Coroutine[Any, Any, SessionError]]) -> Answer:
         """The engine's answer, whatever its status.
@@ -67,15 +69,25 @@ class Upstream:
 
     async def aclose(self) -> None:
         if self._owned:
-            await self._client.aclose()
+            await self._transport.aclose()
 
     async def _answer(self, call: Call) -> Answer:
         url = f"{self._url}/{call.path}" + (f"?{call.query}" if call.query else "")
         try:
-            response = await self._client.request(call.method, url, content=call.body, headers=call.headers)
+            request = httpx.Request(call.method, _parsed(url), content=call.body, headers=call.headers)
+            response = await self._transport.handle_async_request(request)
+            try:
+                body = await response.aread()
+            finally:
+                await response.aclose()
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise UpstreamTransportError(f"engine: {type(error).__name__}: {error}") from error
-        return Answer(response.status_code, list(response.headers.multi_items()), response.content)
+        return Answer(response.status_code, list(response.headers.multi_items()), body)
+
+
+@lru_cache(maxsize=64)
+def _parsed(url: str) -> httpx.URL:
+    return httpx.URL(url)
 
 
 def _connections(url: str) -> httpx.AsyncHTTPTransport:

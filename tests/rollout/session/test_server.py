@@ -1,4 +1,5 @@
 import asyncio
+import gzip
 import json
 from typing import Any
 
@@ -281,3 +282,29 @@ async def test_sessions_do_not_see_each_other(sessions: Any, user: Any) -> None:
     await sessions.say(user("one"))
     other = (await sessions.client.post("/sessions")).json()["session_id"]
     assert (await sessions.client.get(f"/sessions/{other}")).json()["records"] == []
+
+
+async def test_a_cookie_of_the_engine_goes_to_its_client_and_to_no_other_session(sessions: Any, user: Any) -> None:
+    def with_cookie(body: Any) -> Response:
+        response = Response(json.dumps(sessions.engine.sound(body)), media_type="application/json")
+        response.set_cookie("worker", "7")
+        return response
+
+    sessions.engine.script.append(with_cookie)
+    response = await sessions.chat(user("one"))
+    assert response.headers["set-cookie"].startswith("worker=7")
+    sessions.client.cookies.clear()
+    other = (await sessions.client.post("/sessions")).json()["session_id"]
+    await sessions.client.post(f"/sessions/{other}/v1/chat/completions", json={"messages": [user("one")]})
+    assert "cookie" not in sessions.engine.requests[-1][0].headers
+
+
+async def test_a_compressed_answer_arrives_readable(sessions: Any, user: Any) -> None:
+    def compressed(body: Any) -> Response:
+        content = gzip.compress(json.dumps(sessions.engine.sound(body)).encode())
+        return Response(content, headers={"content-encoding": "gzip"}, media_type="application/json")
+
+    sessions.engine.script.append(compressed)
+    response = await sessions.chat(user("one"))
+    assert response.json()["choices"][0]["message"]["content"] == "r1"
+    assert "content-encoding" not in response.headers
