@@ -160,7 +160,7 @@ def _report(
     by_rule: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         by_rule[result.contract].append(result)
-    contracts = [_contract(rule, by_rule[rule.id], complete) for rule in rules]
+    contracts = [_contract(rule, by_rule[rule.id], complete, info) for rule in rules]
     return Report(
         target=TargetView.model_validate(dict(info)),
         seed=seed,
@@ -205,14 +205,17 @@ def _finding(violation: Violation) -> Finding:
 _WORST_FIRST = (Verdict.VIOLATION, Verdict.UNEXPECTED_PASS, Verdict.KNOWN, Verdict.PASS, Verdict.BLOCKED)
 
 
-def _contract(rule: Rule, results: Sequence[Result], complete: bool) -> ContractView:
+def _contract(rule: Rule, results: Sequence[Result], complete: bool, info: TargetInfo) -> ContractView:
     present = {result.verdict for result in results}
     verdict = next((v for v in _WORST_FIRST if v in present), Verdict.NOT_APPLICABLE)
     reason = ""
     if verdict is Verdict.NOT_APPLICABLE:
         lacking = [result.message for result in results if result.message.startswith("needs ")]
+        absent = sorted(rule.needs & info["absent"].keys())
         if lacking:
             reason = lacking[0]
+        elif absent:
+            reason = f"needs {absent[0]}: {info['absent'][absent[0]]}"
         elif complete:
             verdict, reason = Verdict.VACUOUS, "no scenario of the whole run gave it anything to look at"
         else:

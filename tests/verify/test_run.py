@@ -1,5 +1,6 @@
 """The report: vacuity, baselines strict both ways, reproduction lines; on hand-made judgements."""
 
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -91,3 +92,14 @@ def test_a_baseline_entry_that_matches_nothing_is_reported_by_a_whole_run(
     made = report(judgement("a/v2", Verdict.PASS), complete=complete, baseline=known("gone/v2"))
     assert made.unmatched_baseline == reported
     assert made.holds is not complete
+
+
+def test_a_rule_over_sessions_that_the_target_lacks_is_not_applicable() -> None:
+    both = replace(own_rule, needs=frozenset({"session.v1", "session.v2"}))
+    info = cast(TargetInfo, {**INFO, "absent": {"session.v2": "it is linear"}})
+    made = _report(info, 0, [both], [], True, None, ())
+    assert (made.contracts[0].verdict, made.contracts[0].reason) == (
+        Verdict.NOT_APPLICABLE,
+        "needs session.v2: it is linear",
+    )
+    assert made.holds

@@ -1,0 +1,62 @@
+"""The foreign implementation of docs/targets.md holds under the whole pack, and is caught where it is broken."""
+
+import asyncio
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from miles_sim.cli import app
+from miles_sim.targets.base import CAPABILITIES, Job
+
+HERE = Path(__file__).parent
+WORDS = ["verify", "--target", "foreign_target:ForeignTarget", "--quiet"]
+
+
+@pytest.fixture
+def foreign(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.chdir(HERE)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    yield importlib.import_module("foreign_target")
+    del sys.modules["foreign_target"]
+
+
+def test_it_holds_on_everything_that_it_claims(foreign: Any) -> None:
+    result = CliRunner().invoke(app, WORDS)
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("foreign holds: ")
+
+
+def test_what_it_cannot_do_is_said_as_data(foreign: Any) -> None:
+    info = asyncio.run(foreign.ForeignTarget().describe())
+    assert sorted([*info["capabilities"], *info["absent"]]) == sorted(CAPABILITIES)
+    result = CliRunner().invoke(app, [*WORDS[:-1], "--scenario", "linear"])
+    assert "not there: batch.metrics: it has no such part" in result.output
+
+
+def test_observations_that_are_trained_are_found(foreign: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = foreign.Recorder._recorded
+
+    def careless(self: Any, *arguments: Any) -> Any:
+        turn = recorded(self, *arguments)
+        return foreign.Turn(**{**vars(turn), "mask": [1] * len(turn.mask)})
+
+    monkeypatch.setattr(foreign.Recorder, "_recorded", careless)
+    result = CliRunner().invoke(app, [*WORDS, "--scenario", "linear"])
+    assert result.exit_code == 1
+    assert "tokens/observation-masked" in result.output
+
+
+def test_the_page_names_every_capability_and_every_field_of_a_job() -> None:
+    page = (HERE.parents[1] / "docs/targets.md").read_text(encoding="utf-8")
+    assert [name for name in [*CAPABILITIES, *Job.__annotations__] if f"`{name}`" not in page] == []
+
+
+def test_the_page_shows_the_example_that_runs() -> None:
+    page = (HERE.parents[1] / "docs/targets.md").read_text(encoding="utf-8")
+    example = (HERE / "foreign_target.py").read_text(encoding="utf-8")
+    shown = example.partition("class ForeignTarget:")[2]
+    assert shown in page
