@@ -35,7 +35,7 @@ class _Choice:
         told = self.text.push(step.delta_ids) if reason is None else self.text.end(step.ids, reason)
         if self.said is None:
             return Saying(text=told)
-        return self.said.push(told)
+        return self.said.push(told, last=reason is not None and reason["type"] != "abort")
 
 
 class ChatStream:

@@ -92,8 +92,8 @@ class ChatStream(Document):
     """In a piece of several ids all get the first one's alternatives, or each gets its own."""
     usage_details: bool
     """`continuous_usage_stats` has `prompt_tokens_details` too."""
-    tool_calls_flushed: bool
-    """What a tool parser still holds back at the end is sent."""
+    thoughts_flushed: bool
+    """What the reasoning parser still holds back at the end is sent."""
 
 
 class ChatWire(Document):

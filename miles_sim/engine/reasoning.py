@@ -94,6 +94,13 @@ class ReasoningStream:
             return Thought(text=now)
         return self._think(now, whole)
 
+    def end(self) -> Thought:
+        """What is held back when the reply is over."""
+        held, self._buffer = self._buffer, ""
+        if not self._thinking:
+            return Thought(text=held)
+        return Thought(held if self._opened else held.removeprefix(self._format.open))
+
     def _think(self, now: str, whole: bool) -> Thought:
         thought, closed, said = now.partition(self._format.close)
         if closed:

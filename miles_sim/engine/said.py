@@ -8,6 +8,7 @@ from miles_sim.engine import reasoning
 from miles_sim.engine.flight import Reason
 from miles_sim.engine.formats import FORMATS, CallPiece, CallStream, ParsedCall, dialect
 from miles_sim.engine.profiles import Profile
+from miles_sim.engine.reasoning import Thought
 from miles_sim.engine.request import ChatRequest
 from miles_sim.engine.tool_calls import parse
 
@@ -90,6 +91,7 @@ class SayingStream:
     def __init__(self, reader: Reader) -> None:
         release = dialect(reader.profile.sglang)
         self._whole = reader.whole_thoughts
+        self._flushed = reader.profile.chat.stream.thoughts_flushed
         self._thoughts: reasoning.ReasoningStream | None = None
         if reader.reasoning_parser is not None:
             self._thoughts = reasoning.ReasoningStream(reader.reasoning_parser, release, reader.template_options)
@@ -97,12 +99,13 @@ class SayingStream:
         if reader.tools is not None:
             self._calls = FORMATS[reader.tool_parser].stream(reader.tools, release)
 
-    def push(self, text: str) -> Saying:
-        """What is let out after this much more text."""
+    def push(self, text: str, *, last: bool = False) -> Saying:
+        """What is let out after this much more text. `last`: it ended by itself, so some releases hold nothing back."""
         thought = ""
         if self._thoughts is not None:
             found = self._thoughts.push(text, whole=self._whole)
-            thought, text = found.reasoning, found.text
+            held = self._thoughts.end() if last and self._flushed else Thought()
+            thought, text = found.reasoning + held.reasoning, found.text + held.text
         if self._calls is None:
             return Saying(thought, text)
         delta = self._calls.push(text)
