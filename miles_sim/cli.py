@@ -34,6 +34,7 @@ app = typer.Typer(
     miles-sim verify --target miles --python PY   the miles that PY imports
     miles-sim run subagent-fork-after             one scenario, its samples
     miles-sim serve --port 30000                  a simulated SGLang engine
+    miles-sim session --engine URL                the session server before any engine
 
     Exit code: 0 all holds, 1 something is violated, 2 asked for what cannot be, 130 stopped by Ctrl-C.
     """,
@@ -264,30 +265,16 @@ def serve(
     ] = None,
     accept_length: Annotated[
         Optional[float],
-        typer.Option(metavar="IDS", help="In place of --acceptance: ids that a verify step gives on average."),
+        typer.Option(metavar="IDS", help="In place of --acceptance: ids a verify step gives on average."),
     ] = None,
     clock: Annotated[
-        Optional[str],
-        typer.Option(
-            metavar="off|virtual|real",
-            help="Whose time requests take: none, the event loop's turns, or the wall's. Default: off.",
-        ),
+        Optional[str], typer.Option(metavar="off|virtual|real", help="Whose time requests take. Default: off, none.")
     ] = None,
-    running: Annotated[
-        Optional[int],
-        typer.Option("--max-running-requests", min=1, help="Requests that run at once. With --clock."),
-    ] = None,
-    queued: Annotated[
-        Optional[int],
-        typer.Option("--max-queued-requests", min=1, help="Requests that wait; more are a 503. With --clock."),
-    ] = None,
-    cache_tokens: Annotated[
-        Optional[int], typer.Option(min=1, help="Ids that the prefix cache holds. Default: 1048576.")
-    ] = None,
+    max_running_requests: Annotated[Optional[int], typer.Option(min=1, help="At once; with --clock.")] = None,
+    max_queued_requests: Annotated[Optional[int], typer.Option(min=1, help="More are a 503; with --clock.")] = None,
+    cache_tokens: Annotated[Optional[int], typer.Option(min=1, help="Of the prefix cache. Default: 1048576.")] = None,
     metrics: Annotated[Optional[bool], typer.Option("--enable-metrics", help="Serve /metrics.")] = None,
-    keep: Annotated[
-        Optional[int], typer.Option(min=0, help="Generations that stay in memory, the latest. Default: 1000.")
-    ] = None,
+    keep: Annotated[Optional[int], typer.Option(min=0, help="Generations in memory. Default: the last 1000.")] = None,
     spool: Annotated[
         Optional[Path], typer.Option(metavar="FILE", help="Append each generation to a file, one JSON document a line.")
     ] = None,
@@ -306,8 +293,8 @@ def serve(
             {
                 "profile": profile,
                 "tokenizer": tokenizer,
-                "max_running_requests": running,
-                "max_queued_requests": queued,
+                "max_running_requests": max_running_requests,
+                "max_queued_requests": max_queued_requests,
                 "cache_tokens": cache_tokens,
                 "metrics": metrics,
             },
