@@ -128,8 +128,7 @@ def chosen_engine(
 ) -> EngineSettings:
     """Settings of a YAML file over `SERVED`, with `given` and the nested ones (where not None) in their place."""
     spool = (ledger or {}).get("spool")
-    if spool is not None and not Path(spool).parent.is_dir():
-        raise Impossible(f"spool: {spool}: there is no folder {Path(spool).parent}")
+    chosen_files(spool=Path(spool) if spool is not None else None)
     name = str(file) if file else "serve"
     settings = SERVED | (_mapping(file) if file else {})
     settings |= _given(given)

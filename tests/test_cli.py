@@ -20,7 +20,7 @@ import miles_sim
 from miles_sim.cli import app
 from miles_sim.resources import CONTRACTS
 
-COMMANDS = ("verify", "run", "scenarios", "contracts", "profiles", "schemas", "serve")
+COMMANDS = ("verify", "run", "scenarios", "contracts", "profiles", "schemas", "serve", "session")
 NEVER = '''
 from miles_sim.verify import rule
 
@@ -196,6 +196,10 @@ def test_each_kind_of_report_is_written_the_same_each_time(tmp_path: Path) -> No
         (["serve", "--profile", "no-such"], "no-such"),
         (["serve", "--speculative", "MAGIC"], "MAGIC"),
         (["serve", "--acceptance", "much"], "much"),
+        (["serve", "--acceptance", "0.5", "--accept-length", "2"], "exclude each other"),
+        (["serve", "--clock", "sundial"], "sundial"),
+        (["serve", "--max-running-requests", "2"], "latency.clock"),
+        (["serve", "--spool", "/no/such/folder/l.jsonl"], "spool: /no/such/folder"),
         (["serve", "--engines", "3", "--port", "1", "--port", "2"], "2 ports for 3 engines"),
         (["serve", "--settings", "no-such.yaml"], "no-such.yaml"),
         (["schemas", "no-such"], "no-such"),

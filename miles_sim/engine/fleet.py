@@ -44,6 +44,8 @@ class Fleet:
                     for engine, port in zip(self.engines, chosen, strict=True)
                 ]
             )
+        for engine in self.engines:
+            engine.close()
 
 
 def ports_of(given: Sequence[int], count: int) -> tuple[int, ...]:

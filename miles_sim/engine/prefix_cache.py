@@ -2,19 +2,18 @@
 
 SGLang keeps prompt and output of each finished request in a radix tree, but for the last sampled id, which was
 never run through the model, and reuses the longest prefix of a new prompt, but for its last id, which it must run
-to have a first logit. So does this tree.
+to have a first logit. So does this tree, with one restriction: a past generation counts only for a prompt that
+begins with that generation's *whole* prompt, that is for its continuations. Such a prompt can only be written
+after the past answer was read (unless a client makes up the assistant's words), so what is cached never depends
+on which of several concurrent conversations came first. In life it does, by exactly the part left out here: ids
+that independent conversations share, a common system message above all. The same thing asked again (attempt 1, 2,
+…) finds its whole prompt; an equal prompt with other sampling parameters finds what its own past left.
 
-Without a capacity there is one restriction: a past generation counts only for a prompt that begins with that
-generation's *whole* prompt, that is for its continuations. Such a prompt can only be written after the past answer
-was read (unless a client makes up the assistant's words), so what is cached never depends on which of several
-concurrent conversations came first. In life it does, by exactly the part left out here: ids that independent
-conversations share, a common system message above all. The same thing asked again (attempt 1, 2, …) finds its whole
-prompt; an equal prompt with other sampling parameters finds what its own past left.
-
-With a capacity all is as in life: the longest prefix of whatever is there counts, and the leaves that were used least
-recently go first. What is there then depends on the order in which requests come and finish.
+With a capacity the leaves that were used least recently go first, as in SGLang. Which those are depends on the order
+in which requests come and finish; until the first one goes, the capacity changes nothing.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
@@ -49,7 +48,9 @@ class PrefixCache:
         self.size = 0
         """Ids that it holds."""
         self._roots: dict[Space, _Node] = {}
-        self._asked: set[tuple[Space, bytes]] = set()
+        self._asked: OrderedDict[tuple[Space, bytes], None] = OrderedDict()
+        """Questions since the last flush; with a capacity a bounded number of them, the latest."""
+        self._evicted = False
         self._uses = 0
         self._leaves: list[tuple[int, int, _Node]] = []
         """A heap of (last use, tie, node); entries whose node was used since, or has children, are void."""
@@ -84,9 +85,8 @@ class PrefixCache:
         """Ids at the head of this prompt that need no prefill, at the start of a request. `question`: equal for
         requests that ask the very same thing."""
         usable = len(prompt_ids) - 1
-        bounded = self.capacity is not None
-        before = not bounded and question is not None and self._asked_before(question, space)
-        if before or usable <= 0:
+        before = question is not None and self._asked_before(question, space)
+        if (before and not self._evicted) or usable <= 0:
             return max(usable, 0)
         ids = pack(prompt_ids[:usable])
         self._uses += 1
@@ -95,7 +95,7 @@ class PrefixCache:
         for last, shared in self._path(ids, space):
             at += shared
             last.used = self._uses
-            if bounded or last.shortest_prompt <= at // _ID:
+            if before or last.shortest_prompt <= at // _ID:
                 best = at
         if last is not None:
             self._used(last)
@@ -106,7 +106,7 @@ class PrefixCache:
         self._roots.clear()
         self._asked.clear()
         self._leaves.clear()
-        self.size = 0
+        self.size, self._evicted = 0, False
 
     def _path(self, ids: bytes, space: Space) -> Iterator[tuple[_Node, int]]:
         """Nodes along these ids, each with the bytes of it that agree."""
@@ -124,7 +124,10 @@ class PrefixCache:
     def _asked_before(self, question: bytes, space: Space) -> bool:
         key = (space, question)
         before = key in self._asked
-        self._asked.add(key)
+        self._asked[key] = None
+        self._asked.move_to_end(key)
+        if self.capacity is not None and len(self._asked) > max(1024, self.capacity // 64):
+            self._asked.popitem(last=False)
         return before
 
     def _used(self, node: _Node) -> None:
@@ -143,6 +146,7 @@ class PrefixCache:
                 node = entry[2]
                 parent = node.parent
                 if parent is not None:
+                    self._evicted = True
                     del parent.children[node.ids[:_ID]]
                     self.size -= len(node.ids) // _ID
                     node.used, node.parent = -1, None

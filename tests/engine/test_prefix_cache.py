@@ -90,3 +90,58 @@ def test_cost_does_not_grow_with_what_is_stored() -> None:
         cache.add(path, [turn + 2, turn + 3])
         path = [*path, turn + 2]
     assert cache.cached([*path, 0]) == len(path)
+
+
+@given(past=seen, capacity=st.integers(1, 12), prompt=ids)
+def test_a_capacity_is_kept_and_finds_no_more_than_all_of_the_past(
+    past: list[tuple[list[int], list[int]]], capacity: int, prompt: list[int]
+) -> None:
+    bounded, whole = PrefixCache(capacity), PrefixCache()
+    for old_prompt, output in past:
+        bounded.add(old_prompt, output)
+        whole.add(old_prompt, output)
+        assert bounded.size <= capacity
+    assert bounded.cached(prompt) <= whole.cached(prompt)
+    assert whole.size > capacity or bounded.cached(prompt) == whole.cached(prompt)
+
+
+@given(past=seen)
+def test_the_size_is_that_of_the_tree_of_all_that_was_seen(past: list[tuple[list[int], list[int]]]) -> None:
+    prefixes = {tuple(whole[: n + 1]) for p, o in past for whole in [p + o[:-1]] for n in range(len(whole))}
+    assert filled(past).size == len(prefixes)
+
+
+def test_what_was_used_least_recently_goes_first() -> None:
+    cache = PrefixCache(9)
+    for first in (10, 20, 30):
+        cache.add([first, first + 1], [first + 2, first + 3])
+    assert cache.cached([10, 11, 12, 0]) == 3
+    cache.add([40, 41], [42, 43])
+    assert [cache.cached([n, n + 1, n + 2, 0]) for n in (10, 20, 30, 40)] == [3, 0, 3, 3]
+
+
+def test_only_leaves_go() -> None:
+    cache = PrefixCache(6)
+    cache.add([1, 2], [3, 0])
+    cache.add([1, 2, 3, 4], [5, 0])
+    cache.add([9], [8, 0])
+    assert (cache.cached([1, 2, 3, 0]), cache.cached([1, 2, 3, 4, 5, 0])) == (3, 3)
+
+
+def test_what_was_asked_before_and_evicted_is_not_cached() -> None:
+    cache = PrefixCache(3)
+    assert cache.cached([1, 2, 3], question=b"q") == 0
+    cache.add([1, 2, 3], [4])
+    assert cache.cached([1, 2, 3], question=b"q") == 2
+    cache.add([7, 8, 9], [4])
+    assert cache.cached([1, 2, 3], question=b"q") == 0
+
+
+def test_a_bounded_cache_stays_bounded_in_all_it_keeps() -> None:
+    cache = PrefixCache(100)
+    for n in range(5000):
+        cache.cached([n, n + 1, n + 2], question=str(n).encode())
+        cache.add([n, n + 1, n + 2], [n, n])
+    assert cache.size <= 100
+    assert len(cache._leaves) <= 1200
+    assert len(cache._asked) <= 1024

@@ -1,7 +1,10 @@
 """Speculative counters are the arithmetic of the steps that were drawn."""
 
 from random import Random
+from typing import Any
 
+import hypothesis
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,3 +61,34 @@ def test_the_last_probability_holds_for_all_further_positions() -> None:
 def test_the_example_of_the_release_comes_out() -> None:
     counted = truth([2, 1, 2], Speculative(draft_tokens=4))
     assert (counted.accepted, counted.drafted, counted.verify_ct, counted.histogram) == (5, 9, 3, (0, 1, 2))
+
+
+@hypothesis.settings(max_examples=15, deadline=None)
+@given(length=st.floats(1, 6), seed=st.integers(0, 10_000))
+def test_a_target_accept_length_is_what_steps_give_on_average(length: float, seed: int) -> None:
+    settings = Speculative(draft_tokens=6, accept_length=length)
+    (probability,) = settings.positions
+    assert abs(sum(probability**k for k in range(6)) - length) < 1e-6
+    steps = accepted_drafts(5_000, settings, Random(seed))
+    assert abs(1 + sum(steps) / len(steps) - length) < 0.4
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"accept_length": 2.4, "acceptance": (0.5,)}, "acceptance and accept_length exclude each other"),
+        ({"accept_length": 5, "draft_tokens": 4}, "accept_length: 5 ids a step are more than draft_tokens, 4"),
+        ({"accept_length": 0.5}, "greater than or equal to 1"),
+        ({"accept_length": float("nan")}, "greater than or equal to 1"),
+        ({"acceptance": (1.5,)}, "one or more probabilities from 0 to 1"),
+        ({"acceptance": ()}, "one or more probabilities from 0 to 1"),
+    ],
+)
+def test_a_speculation_that_cannot_be_is_refused_by_name(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Speculative(**fields)
+
+
+def test_a_speculation_survives_its_own_document() -> None:
+    for settings in (Speculative(), Speculative(accept_length=2.4), Speculative(acceptance=(0.1,))):
+        assert Speculative.model_validate(settings.model_dump()) == settings
