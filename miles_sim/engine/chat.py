@@ -41,7 +41,7 @@ def want_of(request: ChatRequest) -> Want:
 
 
 def chat_completion(
-    wire: Wire, request: ChatRequest, sampling: Sampling, answers: Sequence[Answered], reader: Reader
+    wire: Wire, request: ChatRequest, sampling: Sampling, want: Want, answers: Sequence[Answered], reader: Reader
 ) -> dict[str, Any]:
     """The whole body; one choice an answer."""
     shape, first = wire.profile.chat, answers[0].generation
@@ -53,8 +53,8 @@ def chat_completion(
         "object": "chat.completion",
         "created": answers[0].timing.created,
         "model": request.model,
-        "choices": [_choice(wire, request, sampling, answer, n, reader) for n, answer in enumerate(answers)],
-        "usage": usage(wire, summed([counts_of(finished(answer)) for answer in answers], len(answers))),
+        "choices": [_choice(wire, request, sampling, want, answer, n, reader) for n, answer in enumerate(answers)],
+        "usage": usage(wire, summed([counts_of(finished(answer), want) for answer in answers], len(answers))),
         "metadata": metadata,
     }
     extra = sglext(wire, request, answers, keys=shape.sglext)
@@ -70,7 +70,7 @@ def _ordered(keys: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _choice(
-    wire: Wire, request: ChatRequest, sampling: Sampling, answered: Answered, index: int, reader: Reader
+    wire: Wire, request: ChatRequest, sampling: Sampling, want: Want, answered: Answered, index: int, reader: Reader
 ) -> dict[str, Any]:
     generation, shape = answered.generation, wire.profile.chat
     text = text_of(
@@ -93,7 +93,7 @@ def _choice(
     if request.return_token_ids:
         choice["response_token_ids"] = generation.output_ids
     if request.return_meta_info:
-        choice["meta_info"] = meta_info(wire, want_of(request), finished(answered), reason=said.reason)
+        choice["meta_info"] = meta_info(wire, want, finished(answered), reason=said.reason)
     return _ordered(shape.choice, choice)
 
 

@@ -13,7 +13,7 @@ from miles_sim.engine.said import Reader, Saying
 from miles_sim.engine.sampling import Sampling
 from miles_sim.engine.sse import DONE, StreamCutError, abort_event, event
 from miles_sim.engine.usage import Counts, summed, usage
-from miles_sim.engine.wire import Triple, Wire, top_rows
+from miles_sim.engine.wire import Triple, Want, Wire, thought_tokens, top_rows
 
 
 class _Choice:
@@ -27,6 +27,9 @@ class _Choice:
         self.called = False
         self.reason: Reason | None = None
         self.counts = Counts()
+        self.thought = 0
+        """Ids of it."""
+        self.thought_over = False
         self.rows: list[list[Triple]] | None = None
 
     def saying(self, step: Step) -> Saying:
@@ -46,6 +49,7 @@ class ChatStream:
         wire: Wire,
         request: ChatRequest,
         sampling: Sampling,
+        want: Want,
         reader: Reader,
         flights: Sequence[Flight],
         *,
@@ -57,6 +61,7 @@ class ChatStream:
         self._wire = wire
         self._shape = wire.profile.chat.stream
         self._request = request
+        self._want = want
         self._reader = reader
         self._framed = framed
         self._id = ""
@@ -78,7 +83,7 @@ class ChatStream:
         choice = self._choices[index]
         flight, reason = choice.flight, step.finish_reason
         self._id = flight.id
-        choice.counts = Counts(len(flight.asked.prompt_ids), step.end, flight.cached_tokens)
+        choice.counts = self._counted(choice, step)
         if reason is not None and reason["type"] == "abort":
             queued = step.answered is not None and step.answered.from_queue and "status_code" not in reason
             if queued:
@@ -93,6 +98,13 @@ class ChatStream:
             choice.opened = True
             yield self._piece(index, {"role": "assistant", "content": ""})
         yield from self._told(index, choice, step)
+
+    def _counted(self, choice: _Choice, step: Step) -> Counts:
+        flight, end = choice.flight, self._want.think_end
+        if end is not None and not choice.thought_over:
+            choice.thought += thought_tokens(step.delta_ids, self._want)
+            choice.thought_over = end in step.delta_ids
+        return Counts(len(flight.asked.prompt_ids), step.end, flight.cached_tokens, choice.thought)
 
     def _refusal(self, reason: Reason, *, queued: bool) -> bytes | None:
         """The error that an abort is told as; None: it is told as an ordinary end."""

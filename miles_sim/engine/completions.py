@@ -122,7 +122,7 @@ def completion(
         "created": answers[0].timing.created,
         "model": request.model,
         "choices": choices,
-        "usage": usage(wire, summed([counts_of(finished(answer)) for answer in answers], request.n)),
+        "usage": usage(wire, summed(list(map(counts_of, map(finished, answers), wants)), request.n)),
         "metadata": metadata,
         "sglext": sglext(wire, request, answers, keys=shape.sglext),
     }
@@ -225,7 +225,7 @@ class CompletionStream:
         """The piece of one step; `weight_version`: the engine's."""
         flight, reason, first = self._flights[index], step.finish_reason, step.start == 0
         known = stepped(flight, step, weight_version, start=step.start)
-        self._id, self._counts[index] = flight.id, counts_of(known)
+        self._id, self._counts[index] = flight.id, counts_of(known, self._wants[index])
         refusal = self._refusal(step) if reason is not None and reason["type"] == "abort" else None
         if refusal is not None:
             self.stopped = True

@@ -38,6 +38,7 @@ class GenerateRequest(Lax):
     routed_experts_start_len: int = 0
     return_indexer_topk: bool = False
     return_prompt_token_ids: bool = False
+    require_reasoning: bool = False
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,11 @@ def _format(parser: str, dialect: Dialect) -> _Format:
     return _Format(None, None)
 
 
+def thinks(parser: str, dialect: Dialect, template_options: dict[str, object]) -> bool:
+    """The reply to a request with these `chat_template_kwargs` begins within a thought."""
+    return _format(parser, dialect).thinks(template_options)
+
+
 def parse(text: str, parser: str, dialect: Dialect, template_options: dict[str, object] | None = None) -> Thought:
     """Thought and content of a whole reply. `template_options`: the request's `chat_template_kwargs`.
 

@@ -1,6 +1,8 @@
 """The three endpoints that generate: from the bytes of a request to those of its answer, whole or as a stream."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -19,9 +21,11 @@ from miles_sim.engine.completions import (
 from miles_sim.engine.errors import CrashError, NotModelledError, RequestError
 from miles_sim.engine.experts import check_start
 from miles_sim.engine.flight import Answered, Flight, Step
+from miles_sim.engine.formats import dialect
 from miles_sim.engine.generate import GenerateStream, generate_answer
 from miles_sim.engine.generate_request import MOST_ANSWERS, Batch, GenerateRequest, Single, expand
 from miles_sim.engine.prompt import Prompt, check_length, check_vocabulary, prompt_of
+from miles_sim.engine.reasoning import thinks
 from miles_sim.engine.request import (
     ChatRequest,
     check,
@@ -75,7 +79,8 @@ class Serving:
         _check_n(request.n)
         prompt = prompt_of(request, self.wire.tokenizer, bad_arguments=shape.bad_arguments)
         sampling = sampling_of(request, self.wire.profile)
-        want = want_of(request)
+        thinking = self._thinks(dict(request.chat_template_kwargs or {}))
+        want = replace(want_of(request), think_end=self._think_end if thinking else None)
         try:
             lora = self._admit(prompt, sampling, want, request.adapter, hidden_states=request.return_hidden_states)
         except RequestError as error:
@@ -89,14 +94,14 @@ class Serving:
         tool_parser, reasoning_parser = self._engine.settings.parsers
         reader = reader_of(request, self.wire.profile, tool_parser=tool_parser, reasoning_parser=reasoning_parser)
         if request.stream:
-            told = ChatStream(self.wire, request, sampling, reader, flights, framed=framed)
+            told = ChatStream(self.wire, request, sampling, want, reader, flights, framed=framed)
             return self._stream(flights, told.feed, told.end, lambda: told.stopped)
         answers = await self._answers(flights, gone)
         if request.n == 0:
             raise RequestError("range() arg 3 must not be zero", kind="BadRequest")
         if shape.aborted_in_queue == "crashes" and any(answer.from_queue for answer in answers):
             raise CrashError("'prompt_tokens'", told=True)
-        return orjson.dumps(chat_completion(self.wire, request, sampling, answers, reader))
+        return orjson.dumps(chat_completion(self.wire, request, sampling, want, answers, reader))
 
     async def completions(self, body: bytes, *, content_type: str, gone: "Gone | None" = None) -> Said:
         """`/v1/completions`."""
@@ -161,9 +166,23 @@ class Serving:
 
     def _batch(self, document: Any, request: GenerateRequest) -> Batch:
         batch = expand(request)
+        if request.require_reasoning and self._think_end is not None:
+            counted = (replace(one, want=replace(one.want, think_end=self._think_end)) for one in batch.singles)
+            batch = replace(batch, singles=tuple(counted))
         refuse_unmodelled(document, request, self.wire.profile.generate.fields)
         self._check_params(request)
         return batch
+
+    def _thinks(self, template_options: dict[str, Any]) -> bool:
+        """The reply to a chat with these options begins with a thought."""
+        parser = self._engine.settings.parsers[1]
+        return parser is not None and thinks(parser, dialect(self.wire.profile.sglang), template_options)
+
+    @cached_property
+    def _think_end(self) -> int | None:
+        """The one id that ends a thought; None without a parser for thoughts, or where it takes several ids."""
+        ids = self.wire.tokenizer.encode("</think>") if self._engine.settings.parsers[1] else []
+        return ids[0] if len(ids) == 1 else None
 
     def _check_params(self, request: GenerateRequest) -> None:
         params = request.sampling_params or {}

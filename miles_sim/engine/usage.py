@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from miles_sim.engine.wire import Progress, Wire
+from miles_sim.engine.wire import Progress, Want, Wire, thought_tokens
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,12 @@ class Counts:
     reasoning: int = 0
 
 
-def counts_of(known: Progress) -> Counts:
+def counts_of(known: Progress, want: Want) -> Counts:
     """As far as the request has come. One that was aborted while it waited counts nothing."""
     if known.answered is not None and known.answered.from_queue:
         return Counts(completion=len(known.output_ids))
-    return Counts(len(known.prompt_ids), len(known.output_ids), known.cached_tokens)
+    thought = thought_tokens(known.output_ids, want)
+    return Counts(len(known.prompt_ids), len(known.output_ids), known.cached_tokens, thought)
 
 
 def summed(choices: Iterable[Counts], n: int) -> Counts:
@@ -45,7 +46,7 @@ def usage(wire: Wire, counts: Counts, *, cache_report: bool | None = None) -> di
         "total_tokens": counts.prompt + counts.completion,
         "completion_tokens": counts.completion,
         "prompt_tokens_details": {"cached_tokens": counts.cached} if told else None,
-        "reasoning_tokens": counts.reasoning,
+        "reasoning_tokens": counts.reasoning if wire.counts_thoughts else 0,
         "completion_tokens_details": {"reasoning_tokens": counts.reasoning} if counts.reasoning else None,
     }
     return {key: values[key] for key in wire.profile.usage.keys}

@@ -44,6 +44,11 @@ class Wire:
     incremental: bool = False
     """Streams of `/generate` tell what is new (`incremental_streaming`)."""
 
+    @property
+    def counts_thoughts(self) -> bool:
+        """The release counts the ids of a thought."""
+        return any(entry.key == "reasoning_tokens" for entry in self.profile.meta_info)
+
 
 @dataclass(frozen=True)
 class Want:
@@ -61,6 +66,8 @@ class Want:
     routed_experts_start: int = 0
     indexer_topk: bool = False
     prompt_token_ids: bool = False
+    think_end: int | None = None
+    """The id that ends a thought; None: nothing is thought, or not counted."""
 
     @property
     def conditions(self) -> frozenset[str]:
@@ -135,7 +142,7 @@ def stepped(flight: Flight, step: Step, weight_version: str, *, start: int = 0) 
 def meta_info(wire: Wire, want: Want, known: Progress, *, reason: Reason | None = None) -> dict[str, Any]:
     """`meta_info` in the profile's keys and order. `reason` stands in place of the generation's own."""
     holds = set(want.conditions)
-    values = _basics(known)
+    values = _basics(known) | {"reasoning_tokens": thought_tokens(known.output_ids, want)}
     if reason is not None:
         values["finish_reason"] = reason
     if known.sent:
@@ -161,12 +168,18 @@ def _basics(known: Progress) -> dict[str, Any]:
         "retractions": known.retractions,
         "running": 0,
         "waiting": 0,
-        "reasoning_tokens": 0,
         "completion_tokens": len(known.output_ids),
         "cached_tokens": known.cached_tokens,
         "cached_tokens_details": cached_details(known.cached_tokens),
         "dp_rank": None,
     }
+
+
+def thought_tokens(output_ids: Sequence[int], want: Want) -> int:
+    """Ids of the thought, its end included (schedule_batch.py `update_reasoning_tokens`)."""
+    if want.think_end is None:
+        return 0
+    return next((n for n, token in enumerate(output_ids, start=1) if token == want.think_end), len(output_ids))
 
 
 def _timings(known: Progress) -> dict[str, Any]:

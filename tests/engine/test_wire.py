@@ -230,3 +230,23 @@ def test_a_waiting_request_that_is_aborted_is_answered_as_the_release_does(make_
     assert answer["usage"]["total_tokens"] == 0
     if "meta_info" in first:
         assert list(first["meta_info"]) == [key for key in engine.profile.queue_abort if "logprobs" not in key]
+
+
+@pytest.mark.parametrize("profile", ["sglang-0.5.6", "sglang-0.5.16", "sglang-0.5.23"])
+def test_ids_of_a_thought_are_counted_where_the_release_counts_them(make_engine: Make, ask: Ask, profile: str) -> None:
+    engine = make_engine(profile=profile, tokenizer="qwen3", default_reply={"reasoning": "Let me see.", "text": "Yes."})
+    answer = ask(engine)
+    assert choice(answer)["message"]["content"].strip() == "Yes."
+    assert choice(answer)["message"]["reasoning_content"].strip() == "Let me see."
+    (end,) = engine.tokenizer.encode("</think>")
+    thought = engine.generations[0].output_ids.index(end) + 1
+    if profile == "sglang-0.5.6":
+        assert answer["usage"]["reasoning_tokens"] == 0
+        return
+    assert (
+        answer["usage"]["reasoning_tokens"] == choice(answer)["meta_info"].get("reasoning_tokens", thought) == thought
+    )
+    if profile == "sglang-0.5.23":
+        assert answer["usage"]["completion_tokens_details"] == {"reasoning_tokens": thought}
+    silent = ask(engine, chat_template_kwargs={"enable_thinking": False})
+    assert silent["usage"]["reasoning_tokens"] == 0
