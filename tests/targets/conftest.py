@@ -87,6 +87,10 @@ def make_job(engine_url, folder, *, session="v1", inputs=({"index": 7},), family
         "sampling": [{"max_new_tokens": 16, "temperature": 1.0, "sampling_seed": n} for n in range(len(inputs))],
         "max_seq_len": None,
         "speculative_algorithm": "EAGLE",
+        "routing_replay": False,
+        "routed_experts_layers": 1,
+        "routed_experts_topk": 1,
+        "batch": {"global_batch_size": None, "dp_size": 1, "normalize": "std", "rewards": "rollout"},
         **fields,
     }
 

@@ -1,6 +1,7 @@
 """Calls of each family: spelled, found again, and streamed, in every release's way of reading them."""
 
 import json
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -12,6 +13,8 @@ from miles_sim.engine.formats import FORMATS, CallPiece, Dialect, UnreadableCall
 from miles_sim.reply import ToolCall
 
 RELEASES = ("0.5.6", "0.5.10", "0.5.11", "0.5.13", "0.5.16", "0.5.20", "0.5.23")
+TOKEN = re.compile(r"<[^<>]*>|.", re.DOTALL)
+"""What a model samples at one step: a token of a call whole, as no parser puts it together, else a character."""
 SOME = settings(max_examples=10, deadline=None)
 NAMES = ("qwen25", "deepseekv3", "deepseekv31", "glm45", "kimi_k2")
 TOOLS: list[dict[str, Any]] = [
@@ -79,15 +82,16 @@ def test_what_is_spelled_is_found(name: str, release: str, said: str, calls: lis
 @pytest.mark.parametrize("name", NAMES)
 @SOME
 @given(said=SAID, calls=CALLS)
-def test_a_stream_of_characters_says_the_same(name: str, release: str, said: str, calls: list[ToolCall]) -> None:
+def test_a_stream_of_tokens_says_the_same(name: str, release: str, said: str, calls: list[ToolCall]) -> None:
     if release in ("0.5.6", "0.5.10") and name == "qwen25" and any(not call.arguments for call in calls):
         return  # these releases never end a streamed call without arguments
-    if release in ("0.5.10", "0.5.11", "0.5.13", "0.5.16") and name == "glm45":
-        calls = [call for call in calls if "deep" not in call.arguments or list(call.arguments)[-1] != "deep"]
+    if release not in ("0.5.20", "0.5.23") and name == "glm45":
+        # these send the braces of an empty call twice, and leave a call open whose last argument is an object
+        calls = [call for call in calls if call.arguments and list(call.arguments)[-1] != "deep"]
         if not calls:
-            return  # these leave a streamed call open whose last argument is an object
+            return
     text = spelled(name, said, calls)
-    told, pieces = streamed(name, text, dialect(release), list(range(len(text))))
+    told, pieces = streamed(name, text, dialect(release), [token.start() for token in TOKEN.finditer(text)])
     names: dict[int, str] = {}
     arguments: dict[int, str] = {}
     for piece in pieces:
