@@ -1,5 +1,6 @@
 """Which bound ends a generation, and what text is left."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -95,3 +96,14 @@ def test_text_is_without_the_matched_stop_unless_asked_for() -> None:
     assert text_of(said("abc"), token, TOKENIZER, **whole) == "abc<|im_end|>"
     assert text_of(TOKENIZER.encode("one two"), string, TOKENIZER, **cut) == "one "
     assert text_of(TOKENIZER.encode("one two"), string, TOKENIZER, **whole) == "one two"
+
+
+@pytest.mark.parametrize(("length_first", "kind"), [(True, "length"), (False, "stop")])
+def test_where_the_last_id_stops_too_the_release_decides(length_first: bool, kind: str) -> None:
+    tokenizer = ByteTokenizer()
+    draft = [*tokenizer.encode("ab"), tokenizer.text_stop_id]
+    bounds = Bounds(max_new_tokens=3, stop_ids=tokenizer.stop_ids, length_first=length_first)
+    assert ending(draft, bounds, tokenizer).reason["type"] == kind
+    string = Bounds(max_new_tokens=2, stop=("b",), length_first=length_first)
+    end = ending(draft, string, tokenizer)
+    assert (end.length, end.reason["type"]) == (2, kind)

@@ -111,3 +111,10 @@ def test_ids_outside_the_vocabulary_are_refused(ids: tuple[int, ...]) -> None:
 def test_an_empty_prompt_is_refused() -> None:
     with pytest.raises(RequestError, match="cannot be empty"):
         check_vocabulary((), TOKENIZER.vocab_size)
+
+
+def test_prompt_and_bound_may_fill_the_context_where_the_release_lets_them() -> None:
+    check_length(40, 24, 64, may_fill=True)
+    for full, bound in ((False, 24), (True, 25)):
+        with pytest.raises(RequestError, match="Requested token count exceeds"):
+            check_length(40, bound, 64, may_fill=full)
