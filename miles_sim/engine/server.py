@@ -98,7 +98,7 @@ def _metrics(engine: "Engine") -> Handler:
 
 async def _unmodelled(request: Request) -> Response:
     path = request.scope["route"].path if "route" in request.scope else request.url.path
-    raise NotModelledError("path", path, "see `miles-sim profiles NAME --json`")
+    raise NotModelledError("path", path, "/generate, /v1/completions, /v1/chat/completions and the control plane")
 
 
 def _route(path: str, handler: Handler, methods: tuple[str, ...]) -> Route:

@@ -309,6 +309,24 @@ async def test_a_client_that_hangs_up_over_a_socket_aborts_its_request(
     assert engine.requests_open == 0
 
 
+@pytest.mark.parametrize("profile", ALL)
+async def test_a_full_queue_is_a_503_with_the_releases_body(make_engine: Make, profile: str) -> None:
+    engine = make_engine(profile=profile, latency=VIRTUAL, max_running_requests=1, max_queued_requests=1)
+    generate = {"input_ids": [5, 6], "sampling_params": {"max_new_tokens": 5}}
+    async with client_of(engine) as client:
+        task = await under_way(engine, client)
+        arrived = arrival(engine)
+        waits = asyncio.ensure_future(client.post("/v1/chat/completions", json=question("waits")))
+        assert (await arrived).phase == "waiting"
+        refused = await asyncio.gather(
+            client.post("/v1/chat/completions", json=question("full")), client.post("/generate", json=generate)
+        )
+        assert [(await one).status_code for one in (task, waits)] == [200, 200]
+    message = "The request queue is full."
+    body = {"object": "error", "message": message, "type": "503", "param": None, "code": 503}
+    assert [(answer.status_code, answer.json()) for answer in refused] == [(503, body)] * 2
+
+
 def test_all_profiles_have_a_control_plane(make_engine: Make) -> None:
     for profile in ALL:
         assert "/abort_request" in make_engine(profile=profile).release.routes
