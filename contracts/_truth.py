@@ -33,6 +33,20 @@ def ids_clash(case: Case) -> bool:
     return len(set(ids)) < len(ids)
 
 
+def rewards_clash(case: Case) -> bool:
+    """Siblings have different rewards, where rewards are normalized by rollout."""
+    if case.scenario.batch.rewards != "sample" or case.scenario.batch.normalize == "none":
+        return False
+    scored = ([s for s in rollout.samples if s.status != "aborted"] for rollout in case.rollouts)
+    return any(len(samples) > 1 for samples in scored)
+
+
+def step_is_filled(case: Case) -> bool:
+    """There are rollouts enough for one training step."""
+    size = case.scenario.batch.global_batch_size
+    return sum(bool(rollout.samples) for rollout in case.rollouts) >= (size or case.scenario.batch.dp_size)
+
+
 def mask(sample: SampleView) -> Sequence[int]:
     """The loss mask as the trainer reads it: None is all ones, a removed sample all zeros."""
     if sample.remove_sample:

@@ -4,7 +4,15 @@ from miles_sim.targets.observation import SampleView
 from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.rule import RolloutCase
 
-from ._truth import SERVER_OWNED, effective_id, ids_clash, must_be_rejected, nothing_to_train
+from ._truth import (
+    SERVER_OWNED,
+    effective_id,
+    ids_clash,
+    must_be_rejected,
+    nothing_to_train,
+    rewards_clash,
+    step_is_filled,
+)
 
 _V2 = {"session.v2", "identity"}
 
@@ -191,6 +199,8 @@ def accepted_downstream(case: Case, see: Recorder) -> None:
     if batch is None or not any(rollout.samples for rollout in case.rollouts):
         return
     if ids_clash(case) or any(effective_id(source) is None for source in case.scenario.rollouts):
+        return
+    if rewards_clash(case) or not step_is_filled(case):
         return
     error = batch.error
     see.that(

@@ -34,6 +34,19 @@ class Sampling(Document):
     top_p: float = Field(default=1.0, gt=0, le=1)
 
 
+class Batch(Document):
+    """How the trainer takes the rollouts of a play together."""
+
+    global_batch_size: int | None = Field(default=None, ge=1)
+    """Rollouts of a training step; those that fill none are left out. None: one step, as many as `dp_size` divides."""
+    dp_size: int = Field(default=1, ge=1)
+    """Data-parallel ranks."""
+    normalize: Literal["none", "mean", "std"] = "std"
+    """Rewards as they are; less the mean of their prompt's rollouts; and over their standard deviation as well."""
+    rewards: Literal["rollout", "sample"] = "rollout"
+    """`sample`: a reward model scores each sample by itself: 1 for a rollout's first, 1/2 for its second, and so on."""
+
+
 class Scenario(Document):
     """Engine settings, agent plan and rollout input under one seed."""
 
@@ -50,6 +63,7 @@ class Scenario(Document):
     max_seq_len: int | None = Field(default=None, ge=1)
     routing_replay: bool = False
     """Samples carry the experts that each transition was routed to; needs `engine.experts`."""
+    batch: Batch = Batch()
     plan: Plan
 
     @model_validator(mode="after")

@@ -18,6 +18,8 @@ CAPABILITIES: dict[str, str] = {
     "identity": "agentic v2 output is given a rollout_id",
     "batch.validate": "validates the nested batch of rollouts",
     "batch.train_data": "turns samples into train data",
+    "batch.trim": "cuts a batch into whole training steps, and tells what fills none",
+    "batch.shards": "splits train data between data-parallel ranks",
     "batch.metrics": "computes rollout metrics",
     "leaks": "can tell the sessions and requests left open",
 }
@@ -66,7 +68,7 @@ class Job(TypedDict):
     """Sampling parameters of each rollout, under miles' names, `sampling_seed` included.
 
     Before the batch part, a sample that has no reward and was not aborted is given the `reward` of its metadata,
-    0.0 where there is none: a reward model of which nothing needs to be downloaded.
+    0.0 where there is none: a reward model of which nothing needs to be downloaded. `batch` may say otherwise.
     """
     max_seq_len: int | None
     speculative_algorithm: str | None
@@ -74,6 +76,8 @@ class Job(TypedDict):
     """Ask for routed experts; they have `routed_experts_layers` layers of `routed_experts_topk` each."""
     routed_experts_layers: int
     routed_experts_topk: int
+    batch: dict[str, Any]
+    """`global_batch_size`, `dp_size`, `normalize`, `rewards`, as a scenario's `batch` has them."""
 
 
 class TargetInfo(TypedDict):

@@ -59,7 +59,7 @@ class MilesTarget:
             "schema": "miles-sim/observation/1",
             "session": job["session"],
             "rollouts": [view for view, _ in results],
-            "batch": self._batch.view(args, [returned for _, returned in results]),
+            "batch": self._batch.view(args, [returned for _, returned in results], job["batch"]["rewards"]),
             "sessions_open": sessions,
         }
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from .miles_release import ENGINE_ACTOR, Release, exists, replace
 from .plain import scrubbed
-from .views import figures, groups_of, samples_of, train_columns
+from .views import figures, give_rewards, groups_of, samples_of, train_columns
 from .worker import error_document
 
 _PACKAGE = "miles.ray.rollout"
@@ -55,6 +55,7 @@ class Batch:
     def _tell(self, release: Release, reason: str) -> None:
         parts = {"validate": self.validate, "train_data": self.convert, "metrics": self.metrics}
         release.absent.update({f"batch.{name}": reason for name, part in parts.items() if part is None})
+        release.absent.update(dict.fromkeys(("batch.trim", "batch.shards"), "this adapter does not play that part"))
 
     def _from_manager(self, package: Any) -> None:
         """Release 0.0.2: conversion is a pair of methods of a Ray actor, which need nothing else of it."""
@@ -84,7 +85,7 @@ class Batch:
             "metrics", "compute_metrics_from_samples"
         )
 
-    def view(self, args: Namespace, returned: list[Any]) -> dict[str, Any] | None:
+    def view(self, args: Namespace, returned: list[Any], rewards: str) -> dict[str, Any] | None:
         """A `BatchView` document of what all rollouts returned; they stay as they are."""
         if self.validate is None and self.convert is None and self.metrics is None:
             return None
@@ -96,9 +97,7 @@ class Batch:
         try:
             if self.validate is not None:
                 self.validate(groups)
-            for sample in samples:
-                if sample.reward is None and sample.status is not type(sample).Status.ABORTED:
-                    sample.reward = sample.metadata.get("reward", 0.0)
+            give_rewards(groups, rewards)
             if self.convert is not None:
                 view["train_data"] = train_columns(self.convert(args, samples))
             if self.metrics is not None:

@@ -212,8 +212,8 @@ def arguments(job: Job, *, checkpoint: str, port: int) -> Namespace:
         # the trainer's side
         reward_key=None,
         advantage_estimator="grpo",
-        rewards_normalization=True,
-        grpo_std_normalization=True,
+        rewards_normalization=job["batch"]["normalize"] != "none",
+        grpo_std_normalization=job["batch"]["normalize"] == "std",
         n_samples_per_prompt=max(1, len(groups) // max(1, len(set(groups)))),
         rollout_batch_size=max(1, len(set(groups))),
         global_batch_size=1,

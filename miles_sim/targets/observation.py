@@ -90,6 +90,18 @@ class RolloutView(Document):
     session_metadata: dict[str, Any] | None = None
 
 
+class ShardView(Document):
+    """What one data-parallel rank is given."""
+
+    columns: tuple[str, ...]
+    """Names of its columns."""
+    partition: tuple[int, ...]
+    """Its rows of the train data, in its order."""
+    rollout_ids: tuple[int, ...]
+    num_microbatches: tuple[int, ...]
+    """Of each training step."""
+
+
 class BatchView(Document):
     """What the trainer's side made of all rollouts of the play together."""
 
@@ -97,6 +109,10 @@ class BatchView(Document):
     """What validation or conversion raised."""
     train_data: dict[str, Any] | None = None
     """Columns, each one entry a row, under miles' names: `tokens`, `loss_masks`, `rollout_ids`, …"""
+    dropped: tuple[int, ...] | None = None
+    """Effective ids of the rollouts that fill no training step and are not in the train data; None: cannot be told."""
+    shards: tuple[ShardView, ...] | None = None
+    """One a rank; None: the target does not split."""
     metrics: dict[str, float] | None = None
     """Metric name to value. A metric without data is left out."""
 

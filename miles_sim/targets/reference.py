@@ -79,7 +79,7 @@ class ReferenceTarget:
             "schema": "miles-sim/observation/1",
             "session": job["session"],
             "rollouts": [view for view, _ in results],
-            "batch": batch_view([returned for _, returned in results]),
+            "batch": batch_view([returned for _, returned in results], job["batch"]),
             "sessions_open": sessions_open,
             "requests_open": requests_open,
         }

@@ -95,6 +95,18 @@ def _group_key(numbered: tuple[int, Any]) -> tuple[str, int]:
     return ("none", number) if index is None else ("group", index)
 
 
+def give_rewards(groups: Sequence[Sequence[Any]], rewards: str) -> None:
+    """The reward model that `Job` tells of: by `rollout`, or by `sample`."""
+    for item in itertools.chain.from_iterable(groups):
+        for number, sample in enumerate(samples_of(item), start=1):
+            if sample.status.value == "aborted":
+                continue
+            if rewards == "sample":
+                sample.reward = 1.0 / number
+            elif sample.reward is None:
+                sample.reward = sample.metadata.get("reward", 0.0)
+
+
 def train_columns(data: Mapping[str, Any]) -> dict[str, Any]:
     """Columns of train data as plain data."""
     return {name: plain(value) for name, value in data.items()}

@@ -120,6 +120,7 @@ def _job(scenario: Scenario, session: SessionVersion, engine_url: str, folder: P
         routing_replay=scenario.routing_replay,
         routed_experts_layers=experts.layers if experts else 1,
         routed_experts_topk=experts.topk if experts else 1,
+        batch=scenario.batch.model_dump(mode="json"),
     )
 
 

@@ -10,7 +10,16 @@ import pytest
 from miles_sim.ledger import Generation, Ledger, SpecTruth, Turn
 from miles_sim.scenarios.model import Scenario
 from miles_sim.targets.base import CAPABILITIES
-from miles_sim.targets.observation import BatchView, Counters, Error, Observation, PrefixCache, RolloutView, SampleView
+from miles_sim.targets.observation import (
+    BatchView,
+    Counters,
+    Error,
+    Observation,
+    PrefixCache,
+    RolloutView,
+    SampleView,
+    ShardView,
+)
 from miles_sim.tokenizer import ByteTokenizer
 from miles_sim.verify import Case
 from miles_sim.verify.lineage import Lineage, Node, lineage
@@ -159,6 +168,7 @@ def _observe(scenario: Scenario, ledger: Ledger, session: str) -> Observation:
         "truncated": [int(s.status == "truncated") for _, s in flat],
         "rollout_ids": [s.rollout_id if s.rollout_id is not None else s.index for _, s in flat],
         "rollout_mask_sums": [sums[number] for number, _ in flat],
+        "rewards": [_reward_of(scenario, number) for number, _ in flat],
     }
     counts = _counters(list(generations.values()))
     metrics = {"rollout/prefix_cache_hit_rate": _hit_rate(list(generations.values()))} if generations else {}
@@ -169,8 +179,24 @@ def _observe(scenario: Scenario, ledger: Ledger, session: str) -> Observation:
         }
     ids = [source.rollout_id if source.rollout_id is not None else source.index for source in scenario.rollouts]
     clash = Error(type="RolloutIdentityError", message="ids") if len(set(ids)) < len(ids) else None
-    batch = BatchView(error=clash) if clash else BatchView(train_data=train, metrics=metrics)
+    batch = (
+        BatchView(error=clash)
+        if clash
+        else BatchView(train_data=train, metrics=metrics, dropped=(), shards=(_shard(train),))
+    )
     return Observation(session=session, rollouts=tuple(views), batch=batch, sessions_open=0, requests_open=0)  # type: ignore[arg-type]
+
+
+def _reward_of(scenario: Scenario, number: int) -> float:
+    """Of rollouts with equal rewards, normalized or not."""
+    return 1.0 if scenario.batch.normalize == "none" else 0.0
+
+
+def _shard(train: dict[str, Any]) -> ShardView:
+    rows = range(len(train["tokens"]))
+    return ShardView(
+        columns=tuple(train), partition=tuple(rows), rollout_ids=tuple(train["rollout_ids"]), num_microbatches=(1,)
+    )
 
 
 def _tree(ledger: Ledger, number: int) -> Lineage:

@@ -49,6 +49,25 @@ def two(m: SimpleNamespace) -> Case:
     return m.make(rollouts=[{"index": 7}, {"index": 8}])
 
 
+def unequal(m: SimpleNamespace) -> Case:
+    """A tree whose batch is refused, as its siblings have rewards of their own."""
+    case = tree(m, batch={"rewards": "sample"})
+    error = Error(type="RewardError", message="rollout 7: reward: rows [0, 1, 2] have [1.0, 0.5, 0.25]")
+    return m.change_batch(case, error=error, train_data=None, metrics=None, dropped=None, shards=None)
+
+
+def stepped(m: SimpleNamespace) -> Case:
+    """Two rollouts in steps of one."""
+    return m.make(rollouts=[{"index": 7}, {"index": 8}], batch={"global_batch_size": 1})
+
+
+def unfilled(m: SimpleNamespace) -> Case:
+    """One rollout where a step takes two."""
+    case = m.make(batch={"global_batch_size": 2})
+    error = Error(type="BatchError", message="batch: 1 rollouts are fewer than global_batch_size=2")
+    return m.change_batch(case, error=error, train_data=None, metrics=None, dropped=None, shards=None)
+
+
 def nobody(m: SimpleNamespace) -> Case:
     return m.make(rollouts=[{"index": None}])
 
@@ -249,6 +268,17 @@ BROKEN: list[tuple[str, Make, Callable[[SimpleNamespace, Case], Case]]] = [
     ("train-data/rows", two, lambda m, c: _train(m, c, loss_masks=[[0], [1]])),
     ("train-data/ids", two, lambda m, c: _train(m, c, rollout_ids=[7, 7])),
     ("train-data/mask-sums", tree, lambda m, c: _train(m, c, rollout_mask_sums=[1, 2, 3])),
+    ("train-data/rewards-per-rollout", two, lambda m, c: _train(m, c, rewards=[0.0, 0.5])),
+    ("train-data/rewards-per-rollout", two, lambda m, c: _without_column(m, c, "rewards")),
+    ("train-data/unequal-rewards-refused", unequal, lambda m, c: m.change_batch(c, error=None)),
+    ("train-data/trimming", stepped, lambda m, c: _train(m, c, rollout_ids=[7])),
+    ("train-data/trimming", stepped, lambda m, c: m.change_batch(c, dropped=(7,))),
+    ("train-data/trimming", stepped, lambda m, c: m.change_batch(c, train_data=None)),
+    ("train-data/trimming", unfilled, lambda m, c: m.change_batch(c, error=None)),
+    ("train-data/shards", two, lambda m, c: _shard(m, c, columns=("tokens",))),
+    ("train-data/shards", two, lambda m, c: _shard(m, c, partition=(0,), rollout_ids=(7,))),
+    ("train-data/shards", two, lambda m, c: _shard(m, c, rollout_ids=(9, 9))),
+    ("train-data/shards", two, lambda m, c: m.change_batch(c, shards=())),
     (
         "engine/arithmetic",
         lambda m: m.make(),
@@ -294,6 +324,16 @@ def _swapped(m: SimpleNamespace, case: Case) -> Case:
 
 def _train(m: SimpleNamespace, case: Case, **columns: Any) -> Case:
     return m.change_batch(case, train_data={**case.observation.batch.train_data, **columns})  # type: ignore[union-attr]
+
+
+def _without_column(m: SimpleNamespace, case: Case, name: str) -> Case:
+    columns = case.observation.batch.train_data  # type: ignore[union-attr]
+    return m.change_batch(case, train_data={key: value for key, value in columns.items() if key != name})
+
+
+def _shard(m: SimpleNamespace, case: Case, **fields: Any) -> Case:
+    (shard,) = case.observation.batch.shards  # type: ignore[union-attr]
+    return m.change_batch(case, shards=(shard.model_copy(update=fields),))
 
 
 def verdict(case: Case, rule: Rule) -> Verdict:
