@@ -14,7 +14,7 @@ from miles_sim.bench.cli import app as bench
 from miles_sim.exits import BROKEN, HOLDS, VIOLATED, honest
 from miles_sim.options import AsJson, Checkout, Optimize, Packs, Python, Seed, TargetName, Workers
 from miles_sim.session_command import session
-from miles_sim.target_commands import baseline, bisect, compare, doctor
+from miles_sim.target_commands import baseline, bisect, compare, digest, doctor, verdicts
 
 if TYPE_CHECKING:
     from miles_sim.engine.settings import EngineSettings
@@ -42,7 +42,7 @@ app = typer.Typer(
 
 app.add_typer(bench, name="bench")
 app.command()(session)
-for command in (doctor, compare, bisect, baseline):
+for command in (doctor, compare, bisect, baseline, digest, verdicts):
     app.command()(command)
 
 # ruff: noqa: UP045 - the oldest Typer that we allow reads no `X | None`
@@ -225,7 +225,7 @@ def profiles(
 def schemas(
     name: Annotated[Optional[str], typer.Argument(help="A document kind. Default: list them.")] = None,
 ) -> None:
-    """Print the JSON Schema of a document: scenario, ledger, observation, report, baseline."""
+    """Print the JSON Schema of a document: scenario, ledger, observation, report, baseline and others."""
     with honest():
         from miles_sim.choices import Impossible
         from miles_sim.verify.schemas import MODELS, text

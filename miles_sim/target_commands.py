@@ -1,4 +1,4 @@
-"""Commands about implementations under contract: `doctor`, `compare`, `bisect`, `baseline`."""
+"""Commands about implementations under contract: `doctor`, `compare`, `bisect`, `baseline`, `digest`, `verdicts`."""
 
 import asyncio
 import sys
@@ -150,6 +150,37 @@ def baseline(
         every = {rule.id for rule in choices.chosen_rules(contracts, None)}
         old = load_baseline(known, contracts=every) if known else None
         typer.echo(baseline_text(draft(load_report(report), old)), nl=False)
+
+
+def digest(
+    report: ReportFile,
+    label: Annotated[str, typer.Option(metavar="TEXT", help="What its column is headed with.")],
+    date: Annotated[str, typer.Option(metavar="YYYY-MM-DD", help="The day of the run.")],
+) -> None:
+    """Print a report boiled down to a number a contract, to be committed and shown by `verdicts`.
+
+    \b
+    miles-sim digest report.json --label 'my branch' --date 2026-08-21
+    """
+    with honest():
+        from miles_sim.verify.compare import load_report
+        from miles_sim.verify.digest import digest as digested
+
+        _print(digested(load_report(report), label=label, date=date), (), json=True)
+
+
+def verdicts(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Digests as `*.json`, columns by file name.")],
+) -> None:
+    """Print contracts × targets as a Markdown page, from digests. `history.json` adds bugs before and after a fix."""
+    with honest():
+        from miles_sim.report.verdicts import verdict_page
+        from miles_sim.verify.digest import load_digests, load_history
+
+        history = folder / "history.json"
+        files = sorted(file for file in folder.glob("*.json") if file != history)
+        page = verdict_page(load_digests(files), load_history(history) if history.is_file() else None)
+        typer.echo(page, nl=False)
 
 
 def _print(document: "Document", lines: Iterable[str], json: bool) -> None:

@@ -9,10 +9,19 @@ from miles_sim.ledger import Ledger
 from miles_sim.scenarios.model import Scenario
 from miles_sim.targets.observation import Observation
 from miles_sim.verify.baseline import Baseline
+from miles_sim.verify.bisect import Bisection
+from miles_sim.verify.compare import Comparison
+from miles_sim.verify.digest import Digest, History
+from miles_sim.verify.doctor import Diagnosis
 from miles_sim.verify.report import Report
 
 MODELS: dict[str, type[BaseModel]] = {
     "baseline": Baseline,
+    "bisection": Bisection,
+    "comparison": Comparison,
+    "diagnosis": Diagnosis,
+    "digest": Digest,
+    "history": History,
     "ledger": Ledger,
     "observation": Observation,
     "report": Report,
