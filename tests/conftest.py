@@ -9,10 +9,14 @@ settings.register_profile("miles-sim", deadline=None, suppress_health_check=[Hea
 settings.load_profile("miles-sim")
 
 
+NEEDS = {"browser": "MILES_SIM_CHROMIUM", "sglang": "MILES_SIM_SGLANG_PYTHON", "miles": "MILES_SIM_MILES_PYTHON"}
+"""Environment variables that name what the tests with a marker need."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave tests marked `browser` out where `MILES_SIM_CHROMIUM` names none."""
-    if not os.environ.get("MILES_SIM_CHROMIUM"):
-        left_out = [item for item in items if item.get_closest_marker("browser")]
-        items[:] = [item for item in items if not item.get_closest_marker("browser")]
-        if left_out:
-            config.hook.pytest_deselected(items=left_out)
+    """Leave out the tests whose marker needs what the environment does not name."""
+    absent = [marker for marker, variable in NEEDS.items() if not os.environ.get(variable)]
+    left_out = [item for item in items if any(item.get_closest_marker(marker) for marker in absent)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
