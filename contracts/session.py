@@ -57,6 +57,27 @@ def ends_in_samples(case: Case, rollout: RolloutCase, see: Recorder) -> None:
 
 
 @rule(
+    "session/requests-served",
+    level="meaning",
+    reason="An agent that is refused ends early, and is scored for what it was not let do.",
+    source="miles PR #1826 (a first turn asked again answers 400 from then on), #858 (a user message after a reply)",
+)
+def requests_served(case: Case, rollout: RolloutCase, see: Recorder) -> None:
+    """Every request is answered, but for one that goes on from a truncated reply or asks more than the engine has."""
+    settings = case.scenario.engine
+    default = type(settings)()
+    bounded = (settings.context_length, settings.max_queued_requests) != (
+        default.context_length,
+        default.max_queued_requests,
+    )
+    for turn in rollout.turns:
+        parent = rollout.lineage.by_step.get(turn.parent) if turn.parent is not None else None
+        truncated = parent is not None and parent.generation.finish_reason.get("type") == "length"
+        if turn.status == 200 or not (truncated or bounded):
+            see.equal(turn.status, 200, "a request was refused", f"step {turn.step}")
+
+
+@rule(
     "session/siblings-in-parallel",
     level="meaning",
     needs={"session.v2"},

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from miles_sim.rollout import collect, generate, selection
+from miles_sim.rollout.errors import MessageValidationError
 from miles_sim.rollout.sample import Sample
 from miles_sim.rollout.session import tree
+from miles_sim.rollout.session.linear import LinearConversation
 from miles_sim.rollout.session.server import SessionServer
 from miles_sim.rollout.wire import SamplesReply
 
@@ -64,6 +66,20 @@ def sessions_are_not_deleted(m: pytest.MonkeyPatch) -> None:
         return None
 
     m.setattr(generate, "_delete", nothing)
+
+
+@defect("retry-first/v1", "session/requests-served")
+def a_first_turn_cannot_be_asked_again(m: pytest.MonkeyPatch) -> None:
+    """miles PR #1826: a rollback needs a generation to roll back to."""
+    kept = LinearConversation._kept
+
+    def needy(self: LinearConversation, messages: Any) -> int:
+        found = kept(self, messages)
+        if self._commits and not found:
+            raise MessageValidationError("messages: there is no generation to go back to")
+        return found
+
+    m.setattr(LinearConversation, "_kept", needy)
 
 
 @defect("linear/v2", "session/play-ends", crash="what cannot be stopped gives no observation at all")
