@@ -125,13 +125,12 @@ async def test_every_cap_gives_a_sample_that_fits(tools: Any) -> None:
 
 
 async def test_rows_of_experts_are_those_of_the_engine(tools: Any) -> None:
-    engine = make(experts={})
-    settings = RolloutSettings(
-        speculative_algorithm="EAGLE", routing_replay=True, routed_experts_layers=engine.settings.experts.layers
-    )
+    engine = make(experts={"layers": 3})
+    settings = RolloutSettings(speculative_algorithm="EAGLE", routing_replay=True, routed_experts_layers=3)
     sample = await run(engine, tools=tools(), settings=settings)
     check(sample, engine)
-    assert sample.rollout_routed_experts.shape[0] == len(sample.tokens) - 1
+    assert sample.rollout_routed_experts is not None
+    assert sample.rollout_routed_experts.shape[:2] == (len(sample.tokens) - 1, 3)
 
 
 async def test_prefill_scores_what_was_sampled(tools: Any) -> None:
