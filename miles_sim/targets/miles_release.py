@@ -115,6 +115,7 @@ def _found_release() -> Release:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     stand_ins: list[str] = []
     server = first_of("miles.rollout.session.server", "miles.rollout.session.session_server")
+    _keep_event_handlers(server, stand_ins)
     release = Release(
         version=_version(),
         sample=_imported("miles.utils.types", stand_ins).Sample,
@@ -133,6 +134,15 @@ def _found_release() -> Release:
         if capability not in fields:
             release.absent[capability] = f"Sample has no {capability}"
     return release
+
+
+def _keep_event_handlers(server: str, stand_ins: list[str]) -> None:
+    """FastAPI without `add_event_handler` fails states before April 2026, which close their HTTP client by it."""
+    application = importlib.import_module("fastapi").FastAPI
+    source = Path(getattr(importlib.util.find_spec(server), "origin", None) or "")
+    if not hasattr(application, "add_event_handler") and "add_event_handler" in source.read_text(encoding="utf-8"):
+        application.add_event_handler = lambda self, event, handler: None
+        stand_ins.append("fastapi.FastAPI.add_event_handler")
 
 
 def _imported(name: str, stand_ins: list[str]) -> Any:
