@@ -1,7 +1,7 @@
 """What a command line asked for, made into scenarios, rules, targets and engine settings."""
 
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,6 +174,17 @@ def shown_progress(quiet: bool) -> Iterator[Progress | None]:
 
     with Console(stderr=True).status("starting") as status:
         yield lambda case, done, total: status.update(f"{done}/{total} {case}")
+
+
+@contextmanager
+def shown_search() -> Iterator[Callable[[int, int], None] | None]:
+    """The same for a search: how many scenarios it has played."""
+    with shown_progress(quiet=False) as progress:
+        yield (
+            None
+            if progress is None
+            else lambda played, drawn: progress("scenarios; shrinking plays more", played, drawn)
+        )
 
 
 def _is_file(pattern: str) -> bool:

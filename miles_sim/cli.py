@@ -13,6 +13,7 @@ import typer
 from miles_sim.bench.cli import app as bench
 from miles_sim.exits import BROKEN, HOLDS, VIOLATED, honest
 from miles_sim.options import AsJson, Checkout, Optimize, Packs, Python, Seed, TargetName, Workers
+from miles_sim.search_command import search
 from miles_sim.session_command import session
 from miles_sim.target_commands import baseline, bisect, compare, digest, doctor, verdicts
 
@@ -42,7 +43,7 @@ app = typer.Typer(
 
 app.add_typer(bench, name="bench")
 app.command()(session)
-for command in (doctor, compare, bisect, baseline, digest, verdicts):
+for command in (search, doctor, compare, bisect, baseline, digest, verdicts):
     app.command()(command)
 
 # ruff: noqa: UP045 - the oldest Typer that we allow reads no `X | None`

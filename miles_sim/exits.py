@@ -36,6 +36,7 @@ def _ours() -> tuple[type[Exception], ...]:
     from miles_sim.verify.bisect import BisectError
     from miles_sim.verify.pack import PackError
     from miles_sim.verify.run import SelectionError
+    from miles_sim.verify.search import SearchError
 
     return (
         BenchError,
@@ -50,5 +51,6 @@ def _ours() -> tuple[type[Exception], ...]:
         UnknownTargetError,
         PackError,
         SelectionError,
+        SearchError,
         OSError,
     )

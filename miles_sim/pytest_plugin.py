@@ -7,9 +7,10 @@ def test_my_picker(contract, miles_case):
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
     from miles_sim.verify.rule import Case, Rule, Violation
 
 
-def contracts(*globs: str) -> pytest.MarkDecorator:
-    """Run the test once for each built-in contract that one of `globs` matches (all without one), as `contract`."""
-    return pytest.mark.miles_contracts(*globs)
+def contracts(*globs: str, packs: "Sequence[str | Path]" = ()) -> pytest.MarkDecorator:
+    """Run the test once for each contract that one of `globs` matches (all without one), as `contract`.
+
+    `packs`: folders of your own contracts, beside the built-in pack.
+    """
+    return pytest.mark.miles_contracts(*globs, packs=packs)
 
 
 def target(name: str, **options: Any) -> Any:
@@ -71,7 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "YAML files or Scenario values; settings are fields of miles_sim.rollout.settings.RolloutSettings, "
         "sample_picker among them",
     )
-    config.addinivalue_line("markers", "miles_contracts(*globs): see miles_sim.pytest_plugin.contracts")
+    config.addinivalue_line("markers", "miles_contracts(*globs, packs=()): see miles_sim.pytest_plugin.contracts")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -157,7 +161,8 @@ def _cases(marker: pytest.Mark) -> list[Any]:
 def _contracts(marker: pytest.Mark) -> list[Any]:
     from miles_sim import choices
 
-    return [pytest.param(Contract(rule), id=rule.id) for rule in choices.chosen_rules(None, marker.args)]
+    folders = [Path(folder) for folder in marker.kwargs.get("packs", ())]
+    return [pytest.param(Contract(rule), id=rule.id) for rule in choices.chosen_rules(folders, marker.args)]
 
 
 async def _play(asked: _ToPlay, target: "Target") -> "Case":

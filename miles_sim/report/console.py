@@ -54,6 +54,17 @@ def print_report(report: Report, cases: Mapping[str, Case], out: Console, *, qui
     out.print(closing_line(report), style="bold green" if report.holds else "bold red", soft_wrap=True)
 
 
+def print_violation(report: Report, cases: Mapping[str, Case], contract: str, out: Console) -> None:
+    """One contract's violations in a run of one scenario: the tree, then each shape in full."""
+    for case in list(cases.values())[-1:]:
+        for line in tree_lines(case):
+            out.print(line, soft_wrap=True)
+        out.print()
+    for group in groups(report):
+        if group.contract.id == contract:
+            _group(group, cases, out, whole=True, repro=False)
+
+
 def closing_line(report: Report) -> str:
     """The run in one line: what it says, over how much, with how many of each verdict."""
     count = report.summary.model_dump(by_alias=True)
@@ -136,7 +147,7 @@ def _vacuous(report: Report) -> dict[str, list[str]]:
     return found
 
 
-def _group(group: Group, cases: Mapping[str, Case], out: Console, *, whole: bool) -> None:
+def _group(group: Group, cases: Mapping[str, Case], out: Console, *, whole: bool, repro: bool = True) -> None:
     """One shape of violation: the most telling finding, and where else it was found."""
     contract, hit = group.contract, group.telling(cases)
     out.print(f"{contract.id} ({contract.severity}): {contract.statement}", style="bold red", soft_wrap=True)
@@ -148,7 +159,7 @@ def _group(group: Group, cases: Mapping[str, Case], out: Console, *, whole: bool
     case = cases.get(hit.result.scenario)
     for line in marked_sample(case, hit.finding) if whole and case is not None else ():
         out.print(f"    {line}", style="bold red" if line.lstrip().startswith("^") else "", soft_wrap=True)
-    if hit.result.repro:
+    if repro and hit.result.repro:
         out.print(f"    {hit.result.repro}", style="cyan", soft_wrap=True)
     if len(group.hits) > 1:
         out.print(f"  {_counted(group)}", soft_wrap=True)
