@@ -1,4 +1,4 @@
-"""Survival: that a play ends at all. What a rule cannot see, the run itself takes down."""
+"""Survival: "session/play-ends". No rule can see a play without an end; the run itself takes it down."""
 
 from miles_sim.verify.survival import play_ends
 
