@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from miles_sim import transport
 from miles_sim.transport import ListenError, serve
 
 
@@ -75,3 +76,19 @@ async def test_an_error_inside_ends_the_server_too() -> None:
         async with serve(hello):
             raise RuntimeError("mine")
     assert asyncio.all_tasks() == tasks
+
+
+async def test_an_answer_does_not_wait_for_a_packet_to_fill() -> None:
+    at_once: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = writer.get_extra_info("socket")
+        at_once.set_result(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    listening = transport._listen("127.0.0.1", 0)
+    async with await asyncio.start_server(accepted, sock=listening):
+        _, writer = await asyncio.open_connection(*listening.getsockname())
+        assert await at_once
+        writer.close()
+        await writer.wait_closed()

@@ -11,6 +11,7 @@ from miles_sim.engine.detokenizer import TextStream
 from miles_sim.engine.errors import CrashError, RequestError
 from miles_sim.engine.finish import text_of
 from miles_sim.engine.flight import Answered, Flight, Reason, Step
+from miles_sim.engine.fragments import entries
 from miles_sim.engine.generate_request import GenerateRequest
 from miles_sim.engine.request import GenerationRequest
 from miles_sim.engine.sampling import Sampling
@@ -179,7 +180,7 @@ def _shaped(
 def _logprobs(wire: Wire, request: CompletionRequest, meta: dict[str, Any], *, prompt: bool) -> dict[str, Any]:
     """`LogProbs` of output ids, and before them of the prompt's (utils.py `to_openai_style_logprobs`)."""
     sides = (["input"] if prompt else []) + ["output"]
-    triples: list[Triple] = [triple for side in sides for triple in meta[f"{side}_token_logprobs"]]
+    triples: list[Triple] = [triple for side in sides for triple in entries(meta[f"{side}_token_logprobs"])]
     rows = [row for side in sides for row in meta.get(f"{side}_top_logprobs", ())] if request.logprobs else []
     return {
         "text_offset": [-1] * len(triples),

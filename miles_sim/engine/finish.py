@@ -44,7 +44,9 @@ def ending(draft: Sequence[int], bounds: Bounds, tokenizer: ByteTokenizer) -> En
     limit = bounds.max_new_tokens
     end, reason = limit, {"type": "length", "length": limit}
     before = max(limit - 1, 0) if bounds.length_first else limit
-    token = next((n for n, i in enumerate(draft[:before], start=1) if i in bounds.stop_ids), None)
+    token = None
+    if not bounds.stop_ids.isdisjoint(draft[:before]):
+        token = next(n for n, i in enumerate(draft, start=1) if i in bounds.stop_ids)
     if token is not None:
         end, reason = token, {"type": "stop", "matched": draft[token - 1]}
     if bounds.stop:

@@ -8,6 +8,7 @@ from typing import Any
 from miles_sim.engine.clock import Timing
 from miles_sim.engine.experts import payload
 from miles_sim.engine.flight import Answered, Flight, Reason, Step
+from miles_sim.engine.fragments import Fragments
 from miles_sim.engine.logprobs import Place, place_draws, prompt_logprobs
 from miles_sim.engine.profiles import Profile
 from miles_sim.ledger import Generation
@@ -23,6 +24,8 @@ class TokenTexts:
         """Of the text that is shown; of a byte that is no whole character, those of U+FFFD."""
         self.raw = [[i] if i < FIRST_PIECE else shown for i, shown in enumerate(self.bytes)]
         """Of the token itself."""
+        self.fragments = Fragments(self.text, self.bytes)
+        self.raw_fragments = Fragments(self.text, self.raw)
 
 
 @lru_cache(maxsize=8)
@@ -267,12 +270,11 @@ Triple = list[Any]
 
 
 def _logprobs(wire: Wire, want: Want, known: Progress) -> dict[str, Any]:
-    text = wire.texts.text if want.texts else None
-    pairs = zip(known.logprobs[known.start :], known.output_ids[known.start :], strict=True)
+    ids, logprobs = known.output_ids[known.start :], known.logprobs[known.start :]
     start = _input_start(wire, want, len(known.prompt_ids))
     values: dict[str, Any] = {
         "input_token_logprobs": [] if start is None else _input(wire, want, known.prompt_ids, start),
-        "output_token_logprobs": [[logprob, token, text[token] if text else None] for logprob, token in pairs],
+        "output_token_logprobs": wire.texts.fragments.triples(ids, logprobs, texts=want.texts),
     }
     if want.top_logprobs or want.token_ids is not None:
         prompt, output = (
