@@ -4,7 +4,7 @@ An answer has some hundred ids, each twice: as Python objects they would cost mo
 """
 
 from collections.abc import Sequence
-from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import orjson
@@ -30,14 +30,14 @@ class Fragments:
         if not ids:
             return _NONE
         ends = self._with_text if texts else self._without_text
-        told = _joined(_numbers(logprobs), [ends[token] for token in ids])
+        told = _joined(_numbers(logprobs), _picked(ends, ids))
         return orjson.Fragment(b"[[%s]" % told[:-2])
 
     def content(self, ids: Sequence[int], logprobs: Sequence[float]) -> orjson.Fragment:
         """`[{token, bytes, logprob, top_logprobs: []}, …]`, as in `logprobs.content` of a chat choice."""
         if not ids:
             return _NONE
-        told = _joined([self._entry[token] for token in ids], _numbers(logprobs))
+        told = _joined(_picked(self._entry, ids), _numbers(logprobs))
         return orjson.Fragment(b"[%s%s]" % (told[len(_LAST) + 1 :], _LAST))
 
 
@@ -45,8 +45,18 @@ def _numbers(values: Sequence[float]) -> list[bytes]:
     return orjson.dumps(list(values))[1:-1].split(b",")
 
 
-def _joined(first: list[bytes], second: list[bytes]) -> bytes:
-    return b"".join(chain.from_iterable(zip(first, second, strict=True)))
+def _picked(pieces: list[bytes], ids: Sequence[int]) -> Sequence[bytes]:
+    """The piece of each id: all in one call, where there are several."""
+    return itemgetter(*ids)(pieces) if len(ids) > 1 else [pieces[token] for token in ids]
+
+
+def _joined(first: Sequence[bytes], second: Sequence[bytes]) -> bytes:
+    """By turns, of each one."""
+    if len(first) != len(second):
+        raise ValueError(f"ids and logprobs: {len(first)} and {len(second)}, as many of both are due")
+    pieces = [b""] * (2 * len(first))
+    pieces[::2], pieces[1::2] = first, second
+    return b"".join(pieces)
 
 
 def entries(told: Any) -> list[Any]:

@@ -1,6 +1,7 @@
 """The prompt of a chat request: the ids it brings, or its messages rendered as SGLang renders them."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import orjson
@@ -112,10 +113,15 @@ def check_length(prompt_tokens: int, max_new_tokens: int | None, context_length:
         )
 
 
+@lru_cache(maxsize=8)
+def _vocabulary(size: int) -> frozenset[int]:
+    return frozenset(range(size))
+
+
 def check_vocabulary(ids: tuple[int, ...], vocab_size: int) -> None:
     """`RequestError` for ids that no embedding has, in the words SGLang keeps for it; a GPU would do anything."""
     if not ids:
         raise RequestError("input_ids cannot be empty.")
-    if min(ids) < 0 or max(ids) >= vocab_size:
+    if not _vocabulary(vocab_size).issuperset(ids):
         bad = next(i for i in ids if not 0 <= i < vocab_size)
         raise RequestError(f"The input_ids [{bad}] contains values greater than the vocab size ({vocab_size}).")

@@ -35,5 +35,5 @@ def test_texts_that_need_escaping_are_escaped() -> None:
 
 
 def test_ids_and_logprobs_of_different_lengths_are_refused() -> None:
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError, match="2 and 1"):
         token_texts("chatml").fragments.content([1, 2], [-0.5])
