@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from miles_sim.engine.serving import Said
 
 
+_GENERATING = ("/v1/chat/completions", "/generate", "/v1/completions")
+
+
 def application(engine: "Engine") -> ASGIApp:
     """The ASGI application of this engine; `requests_open` counts what it has under way.
 
@@ -37,6 +40,7 @@ def application(engine: "Engine") -> ASGIApp:
     routes = [_route(path, handlers.get(path, _unmodelled), methods) for path, methods in engine.release.routes.items()]
     if engine.settings.metrics:
         routes.append(_route("/metrics", _metrics(engine), ("GET",)))
+    routes.sort(key=lambda route: route.path not in _GENERATING)  # looked for one by one: the busy ones first
     routed = Starlette(routes=routes, exception_handlers={HTTPException: _detail})
 
     async def app(
