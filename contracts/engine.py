@@ -81,10 +81,15 @@ def response_ids_unique(case: Case, see: Recorder) -> None:
     source="sglang-router 0.3.2 drops what its request model does not know (docs/router.md)",
 )
 def request_arrives_whole(case: Case, see: Recorder) -> None:
-    """Chat requests reach the engine with the ids, and with what asks for tokens, logprobs and counters."""
+    """Chat requests reach the engine with the ids, and with what asks for tokens, logprobs and counters.
+
+    What opens a conversation may be left to the engine's template, where the ids that come of it are asked back.
+    """
+    opening = {turn.response_id for turn in case.ledger.turns if turn.parent is None}
     for generation in case.ledger.generations:
         if generation.endpoint == "chat":
-            for field in _DUE_ON_CHAT:
+            asked_back = generation.id in opening and "return_prompt_token_ids" in generation.asked
+            for field in _DUE_ON_CHAT[1:] if asked_back else _DUE_ON_CHAT:
                 see.that(
                     field in generation.asked,
                     f"{field} did not arrive at the engine: the session server or a router on the way dropped it",
