@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from miles_sim.engine.errors import NotModelledError, RequestError, validation_error
+from miles_sim.engine.errors import CrashError, NotModelledError, RequestError, validation_error
 
 
 def _lower(value: Any) -> Any:
@@ -299,9 +299,16 @@ def json_document(body: bytes) -> Any:
 
 
 def _python_document(body: bytes) -> Any:
-    """What only Python's parser takes (NaN), and its words for what nobody takes."""
+    """What only Python's parser takes (NaN), and its words for what nobody takes.
+
+    It takes half of a pair of surrogates, too, which no tokenizer and no answer in UTF-8 can hold: `CrashError`.
+    """
     try:
-        return json.loads(body)
+        document = json.loads(body)
+        json.dumps(document, ensure_ascii=False).encode()
+        return document
+    except UnicodeEncodeError as error:
+        raise CrashError(str(error)) from None
     except json.JSONDecodeError as error:
         fault = {"type": "json_invalid", "loc": ("body", error.pos), "msg": "JSON decode error"}
         raise validation_error([fault | {"input": {}, "ctx": {"error": error.msg}}]) from None

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from miles_sim.engine.errors import NotModelledError, RequestError
+from miles_sim.engine.errors import CrashError, NotModelledError, RequestError
 from miles_sim.engine.request import ChatRequest, check, parse
 
 USER = [{"role": "user", "content": "hi"}]
@@ -57,6 +57,12 @@ def test_a_body_that_does_not_fit_is_a_bad_request_that_says_where(body: bytes, 
 def test_a_body_that_no_parser_reads_is_refused_in_one_sentence(body: bytes) -> None:
     error = refusal(body)
     assert (error["message"], error["type"], error["code"]) == ("There was an error parsing the body", "400", 400)
+
+
+def test_half_a_pair_of_surrogates_is_what_a_release_falls_over() -> None:
+    with pytest.raises(CrashError, match="surrogates not allowed") as told:
+        parse(b'{"messages": [{"role": "user", "content": "\\ud800"}]}', content_type="application/json")
+    assert told.value.status == 500
 
 
 def test_another_content_type_is_refused() -> None:
