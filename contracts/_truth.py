@@ -13,6 +13,9 @@ from miles_sim.verify.rule import Case, RolloutCase
 FINAL = {"stop": "completed", "length": "truncated", "abort": "aborted"}
 """Finish reason of a sample's last generation to the sample's status."""
 
+UNFINISHED = frozenset({"length", "abort"})
+"""Finish reasons of a reply that was cut: a server may refuse to go on from it."""
+
 SERVER_OWNED = frozenset({"accumulated_token_ids", "tito_session_mismatch", "leaf", "messages", "lifecycle"})
 """Metadata keys that a session server writes itself."""
 

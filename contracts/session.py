@@ -7,7 +7,7 @@ from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.alignment import align
 from miles_sim.verify.rule import RolloutCase
 
-from ._truth import fits, must_be_rejected, step_keys, trained
+from ._truth import UNFINISHED, fits, must_be_rejected, step_keys, trained
 
 _SAME = (
     "tokens",
@@ -63,7 +63,7 @@ def ends_in_samples(case: Case, rollout: RolloutCase, see: Recorder) -> None:
     source="miles PR #1826 (a first turn asked again answers 400 from then on), #858 (a user message after a reply)",
 )
 def requests_served(case: Case, rollout: RolloutCase, see: Recorder) -> None:
-    """Every request is answered, but for one that goes on from a truncated reply or asks more than the engine has."""
+    """Every request is answered, but for one that goes on from a cut reply or asks more than the engine has."""
     settings = case.scenario.engine
     default = type(settings)()
     bounded = (settings.context_length, settings.max_queued_requests) != (
@@ -72,8 +72,8 @@ def requests_served(case: Case, rollout: RolloutCase, see: Recorder) -> None:
     )
     for turn in rollout.turns:
         parent = rollout.lineage.by_step.get(turn.parent) if turn.parent is not None else None
-        truncated = parent is not None and parent.generation.finish_reason.get("type") == "length"
-        if turn.status == 200 or not (truncated or bounded):
+        cut = parent is not None and parent.generation.finish_reason.get("type") in UNFINISHED
+        if turn.status == 200 or not (cut or bounded):
             see.equal(turn.status, 200, "a request was refused", f"step {turn.step}")
 
 
@@ -87,7 +87,7 @@ def requests_served(case: Case, rollout: RolloutCase, see: Recorder) -> None:
 def siblings_in_parallel(case: Case, rollout: RolloutCase, see: Recorder) -> None:
     """Subagents that run at the same time are all answered, and each reply is in a sample.
 
-    What goes on from a truncated reply is refused, at the same time as another or not.
+    What goes on from a cut reply is refused, at the same time as another or not.
     """
     parallel = set(step_keys(case.scenario.plan.steps, "parallel"))
     if rollout.view.error is not None or not parallel:
@@ -96,7 +96,7 @@ def siblings_in_parallel(case: Case, rollout: RolloutCase, see: Recorder) -> Non
     present = {g.id for _, _, found in trained(rollout) for g in found.generations}
     for turn in (turn for turn in rollout.turns if turn.step in parallel):
         parent = rollout.lineage.by_step.get(turn.parent) if turn.parent is not None else None
-        if turn.status == 409 and parent is not None and parent.generation.finish_reason.get("type") == "length":
+        if turn.status == 409 and parent is not None and parent.generation.finish_reason.get("type") in UNFINISHED:
             continue
         see.equal(turn.status, 200, "a parallel request was not answered", f"step {turn.step}")
         generation = kept.get(turn.step)

@@ -7,7 +7,14 @@ import miles_sim.verify.play  # noqa: F401 - numpy loads once a process, and pyt
 
 pytest_plugins = ["pytester"]
 
-INI = "[pytest]\naddopts = --strict-markers\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
+INI = """
+[pytest]
+addopts = --strict-markers
+asyncio_mode = auto
+asyncio_default_fixture_loop_scope = function
+# An inner run shares its modules with the outer one, which has imported the contract pack.
+filterwarnings = ignore::pytest.PytestAssertRewriteWarning
+"""
 OWN_TARGET = '''
 from miles_sim.targets.reference import ReferenceTarget
 
@@ -109,6 +116,8 @@ def test_sync(miles_case):
 """,
         "-W",
         "error",
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
     )
     result.assert_outcomes(passed=3)
 

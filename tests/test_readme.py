@@ -20,6 +20,13 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PLACEHOLDER = "/path/to/"
 SERVING = (" serve ", " session ")
+INI = """
+[pytest]
+asyncio_mode = auto
+asyncio_default_fixture_loop_scope = function
+# An inner run shares its modules with the outer one, which has imported the contract pack.
+filterwarnings = ignore::pytest.PytestAssertRewriteWarning
+"""
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,7 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("text", [text for text in PYTHON if "def test_" in text], ids=["picker", "engine"])
 def test_each_test_shown_passes(text: str, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_shown=text)
-    pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
+    pytester.makeini(INI)
     outcomes = pytester.runpytest_inprocess("-q", "-p", "no:cacheprovider").parseoutcomes()
     assert outcomes.keys() <= {"passed", "skipped"}
     assert outcomes["passed"] >= 1

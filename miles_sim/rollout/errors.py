@@ -58,7 +58,7 @@ class BodyTooLargeError(SessionError):
 
 
 class TruncatedGenerationError(SessionError):
-    """A request that would extend a generation which ended with finish reason `length`."""
+    """A request that would extend a generation which was cut: finish reason `length` or `abort`."""
 
     status_code = 409
 

@@ -349,8 +349,17 @@ def test_a_rule_passes_the_right_case_and_reports_the_broken_one(
     assert verdict(break_it(made, case), RULES[id]) is Verdict.VIOLATION
 
 
-def test_every_rule_is_broken_by_hand() -> None:
-    assert {entry[0] for entry in BROKEN} == set(RULES)
+BY_DEFECT_ALONE = {
+    "identity/missing-rejected-under-O",
+    "session/play-ends",
+    "session/requests-served",
+    "tokens/replay-rows-agree",
+}
+"""Rules that only a whole play can break: `tests/defects` does."""
+
+
+def test_every_other_rule_is_broken_by_hand() -> None:
+    assert {entry[0] for entry in BROKEN} == set(RULES) - BY_DEFECT_ALONE
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,9 @@ from miles_sim.tokenizer import ChatTokenizer
 
 Messages = Sequence[Mapping[str, Any]]
 
+UNFINISHED = frozenset({"length", "abort"})
+"""Finish reasons of a reply that was cut: nothing goes on from it, as nothing behind it could be trained on."""
+
 
 @dataclass(frozen=True, eq=False)
 class Position:
@@ -88,9 +91,9 @@ def place(
         before = history(base)
         tail = asked.messages[len(before) :]
         messages = (*before, *tail)
-        if base.finish_reason == "length":
+        if base.finish_reason in UNFINISHED:
             raise TruncatedGenerationError(
-                f"messages: continue generation {base.seq}, which ended with finish_reason 'length'; "
+                f"messages: continue generation {base.seq}, which ended with finish_reason {base.finish_reason!r}; "
                 "branch before it instead"
             )
         if not tail:

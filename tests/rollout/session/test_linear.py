@@ -119,12 +119,13 @@ async def test_a_request_beside_one_under_way_is_refused_and_the_first_is_kept(v
     assert len(v1.engine.requests) == 1
 
 
-async def test_a_truncated_generation_can_be_asked_again_but_not_extended(v1: Any, user: Any) -> None:
-    v1.engine.change(lambda reply: reply["choices"][0].update(finish_reason="length"))
+@pytest.mark.parametrize("reason", ["length", "abort"])
+async def test_a_cut_generation_can_be_asked_again_but_not_extended(v1: Any, user: Any, reason: str) -> None:
+    v1.engine.change(lambda reply: reply["choices"][0].update(finish_reason=reason))
     first = await v1.say(user("one"))
     refused = await v1.chat(user("one"), first, user("two"))
     assert refused.status_code == 409
-    assert "finish_reason 'length'" in refused.json()["error"]
+    assert f"finish_reason '{reason}'" in refused.json()["error"]
     await v1.say(user("one"))
     assert await v1.texts() == ["r2"]
 

@@ -95,15 +95,16 @@ async def test_one_that_started_before_the_other_ended_is_its_twin_on_both_sides
     assert [made.concurrent_with for made in records(v2)] == [{2}, {2}, {0, 1}]
 
 
-async def test_a_truncated_node_cannot_be_extended_but_branched_before(v2: Any, user: Any) -> None:
-    v2.engine.change(lambda reply: reply["choices"][0].update(finish_reason="length"))
+@pytest.mark.parametrize("reason", ["length", "abort"])
+async def test_a_cut_node_cannot_be_extended_but_branched_before(v2: Any, user: Any, reason: str) -> None:
+    v2.engine.change(lambda reply: reply["choices"][0].update(finish_reason=reason))
     first = await v2.say(user("one"))
     refused = await v2.chat(user("one"), first, user("two"))
     assert refused.status_code == 409
-    assert "generation 0, which ended with finish_reason 'length'" in refused.json()["error"]
+    assert f"generation 0, which ended with finish_reason '{reason}'" in refused.json()["error"]
     await v2.say(user("one"))
     assert await shape(v2) == [(0, None), (1, None)]
-    assert (await v2.show())["metadata"]["tree"]["nodes"][0]["truncated"]
+    assert (await v2.show())["metadata"]["tree"]["nodes"][0]["truncated"] is (reason == "length")
 
 
 async def test_the_cap_is_checked_before_the_engine_works_and_counts_what_is_under_way(opened: Any, user: Any) -> None:
