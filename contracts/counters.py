@@ -75,10 +75,11 @@ def missing_keys_tolerated(case: Case, rollout: RolloutCase, see: Recorder) -> N
     source="miles PR #2028 and #2035 (sglang_speculative_algorithm read directly)",
 )
 def absent_setting_tolerated(case: Case, rollout: RolloutCase, see: Recorder) -> None:
-    """Without a speculative algorithm in the settings a rollout ends in samples."""
+    """Without a speculative algorithm in the settings no rollout fails for want of one."""
     if case.scenario.engine.speculative is None and not must_be_rejected(case, rollout.input):
         error = rollout.view.error
-        see.that(error is None, "the rollout failed", expected="samples", found=error.message if error else "")
+        wanted = error is not None and (error.type == "AttributeError" or "speculative" in error.message)
+        see.that(not wanted, "the rollout failed", expected="samples", found=error.message if error else "")
 
 
 @rule(
