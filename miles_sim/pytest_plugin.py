@@ -144,7 +144,7 @@ class _ToPlay:
 
 
 def _cases(marker: pytest.Mark) -> list[Any]:
-    from miles_sim import choices
+    from miles_sim.cli import choices
     from miles_sim.scenarios.model import Scenario
 
     settings = dict(marker.kwargs)
@@ -159,7 +159,7 @@ def _cases(marker: pytest.Mark) -> list[Any]:
 
 
 def _contracts(marker: pytest.Mark) -> list[Any]:
-    from miles_sim import choices
+    from miles_sim.cli import choices
 
     folders = [Path(folder) for folder in marker.kwargs.get("packs", ())]
     return [pytest.param(Contract(rule), id=rule.id) for rule in choices.chosen_rules(folders, marker.args)]

@@ -28,10 +28,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rollout": {"tokenizer"},
     "engine": GROUND,
     "agent": GROUND,
-    "faults": GROUND,
-    "scenarios": GROUND | {"agent", "engine", "faults"},
-    "targets": GROUND | {"agent", "engine", "faults", "rollout", "scenarios"},
-    "verify": GROUND | {"agent", "engine", "faults", "scenarios", "targets"},
+    "scenarios": GROUND | {"agent", "engine"},
+    "targets": GROUND | {"agent", "engine", "rollout", "scenarios"},
+    "verify": GROUND | {"agent", "engine", "scenarios", "targets"},
     "report": GROUND | {"agent", "engine", "scenarios", "targets", "verify"},
 }
 """Folder to what it may import of this package, beside itself. Faces (cli, pytest_plugin, bench) may import all."""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from miles_sim.agent.plan import walk
-from miles_sim.choices import TargetChoice, chosen_rules
+from miles_sim.cli.choices import TargetChoice, chosen_rules
 from miles_sim.rollout import assembly, selection
 from miles_sim.rollout.sample import Status
 from miles_sim.targets.reference import ReferenceTarget

@@ -25,7 +25,7 @@ def honest() -> Iterator[None]:
 
 def _ours() -> tuple[type[Exception], ...]:
     from miles_sim.bench.load import BenchError
-    from miles_sim.choices import Impossible
+    from miles_sim.cli.choices import Impossible
     from miles_sim.document import DocumentError
     from miles_sim.engine.fleet import FleetError
     from miles_sim.engine.profiles import ProfileError

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from miles_sim.bench.cli import app as bench
-from miles_sim.exits import BROKEN, HOLDS, VIOLATED, honest
-from miles_sim.options import AsJson, Checkout, Optimize, Packs, Python, Seed, TargetName, Workers
-from miles_sim.search_command import search
-from miles_sim.session_command import session
-from miles_sim.target_commands import baseline, bisect, compare, digest, doctor, verdicts
+from miles_sim.cli.exits import BROKEN, HOLDS, VIOLATED, honest
+from miles_sim.cli.options import AsJson, Checkout, Optimize, Packs, Python, Seed, TargetName, Workers
+from miles_sim.cli.search import search
+from miles_sim.cli.session import session
+from miles_sim.cli.targets import baseline, bisect, compare, digest, doctor, verdicts
 
 if TYPE_CHECKING:
     from miles_sim.engine.settings import EngineSettings
@@ -92,7 +92,7 @@ def verify(
     miles-sim verify --target miles --python venv/bin/python --html report.html
     """
     with honest():
-        from miles_sim import choices
+        from miles_sim.cli import choices
         from miles_sim.verify.baseline import load_baseline
         from miles_sim.verify.run import Run
         from miles_sim.verify.run import verify as judged
@@ -147,7 +147,7 @@ def run(
     miles-sim run my-scenario.yaml --session v1 --json
     """
     with honest():
-        from miles_sim import choices
+        from miles_sim.cli import choices
         from miles_sim.report.case import case_text
         from miles_sim.verify.play import play
         from miles_sim.verify.rule import Case
@@ -194,7 +194,7 @@ def list_contracts(
     miles-sim contracts --witnesses > contracts/witnesses.txt
     """
     with honest():
-        from miles_sim import choices
+        from miles_sim.cli import choices
 
         rules = choices.chosen_rules(folders, None)
         if witnesses:
@@ -228,7 +228,7 @@ def schemas(
 ) -> None:
     """Print the JSON Schema of a document: scenario, ledger, observation, report, baseline and others."""
     with honest():
-        from miles_sim.choices import Impossible
+        from miles_sim.cli.choices import Impossible
         from miles_sim.verify.schemas import MODELS, text
 
         if name is not None and name not in MODELS:
@@ -287,7 +287,7 @@ def serve(
     miles-sim serve --engines 2 --port 30000 --port 30100
     """
     with honest():
-        from miles_sim import choices
+        from miles_sim.cli import choices
 
         chosen = choices.chosen_engine(
             settings,
@@ -391,7 +391,3 @@ def main() -> None:
     except Exception:
         traceback.print_exc()
         sys.exit(BROKEN)
-
-
-if __name__ == "__main__":
-    main()

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from miles_sim.exits import HOLDS, IMPOSSIBLE, VIOLATED, honest
-from miles_sim.options import AsJson, Checkout, Optimize, Packs, Python, Seed, TargetName
+from miles_sim.cli.exits import HOLDS, IMPOSSIBLE, VIOLATED, honest
+from miles_sim.cli.options import AsJson, Checkout, Optimize, Packs, Python, Seed, TargetName
 
 if TYPE_CHECKING:
-    from miles_sim.choices import TargetChoice
+    from miles_sim.cli.choices import TargetChoice
     from miles_sim.document import Document
     from miles_sim.verify.bisect import Bisection
     from miles_sim.verify.doctor import Diagnosis
@@ -37,7 +37,7 @@ def doctor(
     Exit code: 0 it can, 2 it cannot.
     """
     with honest():
-        from miles_sim.choices import TargetChoice
+        from miles_sim.cli.choices import TargetChoice
         from miles_sim.report.diagnosis import diagnosis_lines
 
         found = asyncio.run(_examined(TargetChoice(target, python, optimize, checkout)))
@@ -103,7 +103,7 @@ def bisect(
     miles-sim bisect --checkout miles/ --good v0.2.0 --bad main --contract selection/subagent-kept
     """
     with honest():
-        from miles_sim import choices
+        from miles_sim.cli import choices
         from miles_sim.report.history import bisection_lines, step_line
         from miles_sim.targets.base import TargetError
         from miles_sim.targets.catalog import UnknownTargetError
@@ -142,7 +142,7 @@ def baseline(
     miles-sim baseline report.json --known contracts/baselines/miles-rl-0.0.2.yaml
     """
     with honest():
-        from miles_sim import choices
+        from miles_sim.cli import choices
         from miles_sim.verify.baseline import load_baseline
         from miles_sim.verify.compare import load_report
         from miles_sim.verify.draft import baseline_text, draft

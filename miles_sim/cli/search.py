@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from miles_sim.exits import HOLDS, VIOLATED, honest
-from miles_sim.options import Checkout, Optimize, Packs, Python, TargetName
+from miles_sim.cli.exits import HOLDS, VIOLATED, honest
+from miles_sim.cli.options import Checkout, Optimize, Packs, Python, TargetName
 
 if TYPE_CHECKING:
     from miles_sim.verify.search import Found
@@ -48,7 +48,7 @@ def search(
     miles-sim search --target miles --python venv/bin/python --contract 'selection/*' --promote retry-at-the-root
     """
     with honest():
-        from miles_sim import choices
+        from miles_sim.cli import choices
         from miles_sim.verify.found import free, promoted, written
         from miles_sim.verify.search import search as searched
 

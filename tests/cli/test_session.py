@@ -66,7 +66,7 @@ def test_sessions_of_a_served_engine_are_recorded_shown_and_collected(version: s
 
 
 def test_options_go_before_the_file_and_the_file_before_defaults(tmp_path: Path) -> None:
-    from miles_sim.session_command import chosen_settings
+    from miles_sim.cli.session import chosen_settings
 
     (tmp_path / "s.yaml").write_text("session: v1\nmax_nodes: 5\nsession_idle_timeout: null\n", encoding="utf-8")
     chosen = chosen_settings(tmp_path / "s.yaml", {"session": "v2", "max_seq_len": None}, idle_timeout=9.0)
