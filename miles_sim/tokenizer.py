@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -143,6 +144,9 @@ class ByteTokenizer:
         self._may_split = re.compile("|".join(sorted({re.escape(text[:2]) for text in self._added})))
         self._bytes = [bytes([i]) for i in range(256)] + [piece.encode() for piece in PIECES]
         self._bytes += [text.encode() for text in self._added]
+        self._shown = list(self._bytes)
+        """Without the text of special tokens."""
+        self._shown[FIRST_SPECIAL : self.first_mark] = [b""] * len(self.special_ids)
 
     def encode(self, text: str) -> list[int]:
         """Canonical ids: one a byte, one a special token that stands in the text."""
@@ -159,11 +163,11 @@ class ByteTokenizer:
 
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> str:
         """Text of `ids`; bytes that form no character become U+FFFD, as in any byte-level tokenizer."""
-        table, special, mark = self._bytes, FIRST_SPECIAL, self.first_mark
+        table = self._shown if skip_special_tokens else self._bytes
         try:
-            if skip_special_tokens:
-                return b"".join([table[i] for i in ids if i < special or i >= mark]).decode(errors="replace")
-            return b"".join([table[i] for i in ids]).decode(errors="replace")
+            several = tuple(ids)
+            pieces = itemgetter(*several)(table) if len(several) > 1 else [table[i] for i in several]
+            return b"".join(pieces).decode(errors="replace")
         except (IndexError, TypeError):
             bad = next(i for i in ids if not isinstance(i, int) or not 0 <= i < self.vocab_size)
             raise TokenizerError(f"token id: {bad!r} is not in 0..{self.vocab_size - 1}") from None

@@ -101,7 +101,7 @@ def _logprobs(wire: Wire, request: ChatRequest, answered: Answered) -> Any:
     generation = answered.generation
     if not request.top_logprobs:
         told = wire.texts.fragments if wire.profile.chat.token_bytes == "text" else wire.texts.raw_fragments
-        return told.content(generation.output_ids, generation.logprobs)
+        return told.content(generation.output_ids, generation.logprobs, spelled=answered.spelled_logprobs)
     rows = top_rows(wire, request.top_logprobs, generation.prompt_ids, generation.output_ids, generation.logprobs)
     return logprob_content(wire, generation.output_ids, generation.logprobs, rows)
 

@@ -48,7 +48,7 @@ class Model:
         bounds = Bounds(
             max_new_tokens=limit,
             stop=sampling.stop,
-            stop_ids=self._stop_ids | set(sampling.stop_token_ids),
+            stop_ids=self._stop_ids.union(sampling.stop_token_ids) if sampling.stop_token_ids else self._stop_ids,
             abort_after=reply.abort_after,
             length_first=self._profile.finish.length_first,
             stop_string_first=self._profile.finish.stop_string_first,

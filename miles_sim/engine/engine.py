@@ -115,7 +115,7 @@ class Engine:
         """
         if rid in self.scheduler.flights:
             raise RequestError(f"Duplicate request ID detected: {rid}")
-        question = seeding.asked_key(prompt.ids, prompt.last_text, sampling, lora)
+        question = seeding.asked_key(prompt.packed, prompt.last_text, sampling, lora)
         attempt = self._attempts.next(question)
         key = seeding.reply_key(self.seed, question, attempt)
         names = seeding.names_key(key, self.number)
@@ -130,6 +130,7 @@ class Engine:
             extra_key=extra_key,
             fields=fields,
             cache_limit=cache_limit,
+            packed=prompt.packed,
         )
         flight = Flight(asked, self._model.draw(prompt, sampling, key, attempt))
         self.scheduler.submit(flight)

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from miles_sim.engine.clock import Timing
 from miles_sim.engine.errors import RequestError
+from miles_sim.engine.fragments import numbers
 from miles_sim.engine.prefix_cache import Space
 from miles_sim.ledger import Generation
 
@@ -32,9 +33,11 @@ class Asked:
     extra_key: str | None = None
     """Requests with different ones share no prefix in the cache."""
     fields: tuple[str, ...] = ()
+    """Of the request, those that came with a value."""
     cache_limit: int | None = None
     """Most prompt ids that may come from the prefix cache; None: no limit."""
-    """Of the request, those that came with a value."""
+    packed: bytes | None = None
+    """The prompt ids as bytes, where somebody has them already."""
 
     @property
     def space(self) -> Space:
@@ -74,6 +77,11 @@ class Answered:
     """From which further names are drawn."""
     from_queue: bool = False
     """Aborted while it waited: the release answers with a sparse `meta_info`."""
+
+    @cached_property
+    def spelled_logprobs(self) -> Sequence[bytes]:
+        """The JSON of each logprob, made once for all places that tell them."""
+        return numbers(self.generation.logprobs)
 
     def raise_for_status(self) -> None:
         """`RequestError` where the finish reason carries an HTTP status, as that of a full queue does.

@@ -25,24 +25,32 @@ class Fragments:
             for text, shown in zip(quoted, spelled, strict=True)
         ]
 
-    def triples(self, ids: Sequence[int], logprobs: Sequence[float], *, texts: bool) -> orjson.Fragment:
-        """`[[logprob, id, text or null], …]`, as in `output_token_logprobs`."""
+    def triples(
+        self, ids: Sequence[int], logprobs: Sequence[float], *, texts: bool, spelled: Sequence[bytes] | None = None
+    ) -> orjson.Fragment:
+        """`[[logprob, id, text or null], …]`, as in `output_token_logprobs`. `spelled`: the logprobs as `numbers`
+        spells them, where that was done before."""
         if not ids:
             return _NONE
         ends = self._with_text if texts else self._without_text
-        told = _joined(_numbers(logprobs), _picked(ends, ids))
-        return orjson.Fragment(b"[[%s]" % told[:-2])
+        pieces = _by_turns(numbers(logprobs) if spelled is None else spelled, _picked(ends, ids))
+        pieces[0], pieces[-1] = b"[[" + pieces[0], pieces[-1][:-2] + b"]"
+        return orjson.Fragment(b"".join(pieces))
 
-    def content(self, ids: Sequence[int], logprobs: Sequence[float]) -> orjson.Fragment:
+    def content(
+        self, ids: Sequence[int], logprobs: Sequence[float], *, spelled: Sequence[bytes] | None = None
+    ) -> orjson.Fragment:
         """`[{token, bytes, logprob, top_logprobs: []}, …]`, as in `logprobs.content` of a chat choice."""
         if not ids:
             return _NONE
-        told = _joined(_picked(self._entry, ids), _numbers(logprobs))
-        return orjson.Fragment(b"[%s%s]" % (told[len(_LAST) + 1 :], _LAST))
+        pieces = _by_turns(_picked(self._entry, ids), numbers(logprobs) if spelled is None else spelled)
+        pieces[0], pieces[-1] = b"[" + pieces[0][len(_LAST) + 1 :], pieces[-1] + _LAST + b"]"
+        return orjson.Fragment(b"".join(pieces))
 
 
-def _numbers(values: Sequence[float]) -> list[bytes]:
-    return orjson.dumps(list(values))[1:-1].split(b",")
+def numbers(values: Sequence[float]) -> list[bytes]:
+    """The JSON of each."""
+    return orjson.dumps(values)[1:-1].split(b",")
 
 
 def _picked(pieces: list[bytes], ids: Sequence[int]) -> Sequence[bytes]:
@@ -50,13 +58,13 @@ def _picked(pieces: list[bytes], ids: Sequence[int]) -> Sequence[bytes]:
     return itemgetter(*ids)(pieces) if len(ids) > 1 else [pieces[token] for token in ids]
 
 
-def _joined(first: Sequence[bytes], second: Sequence[bytes]) -> bytes:
-    """By turns, of each one."""
+def _by_turns(first: Sequence[bytes], second: Sequence[bytes]) -> list[bytes]:
+    """Of each one."""
     if len(first) != len(second):
         raise ValueError(f"ids and logprobs: {len(first)} and {len(second)}, as many of both are due")
     pieces = [b""] * (2 * len(first))
     pieces[::2], pieces[1::2] = first, second
-    return b"".join(pieces)
+    return pieces
 
 
 def entries(told: Any) -> list[Any]:

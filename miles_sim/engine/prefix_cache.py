@@ -56,9 +56,16 @@ class PrefixCache:
         """A heap of (last use, tie, node); entries whose node was used since, or has children, are void."""
         self._ties = 0
 
-    def add(self, prompt_ids: Sequence[int], output_ids: Sequence[int], *, space: Space = (None, None)) -> None:
-        """A generation has finished."""
-        ids = pack(prompt_ids) + pack(output_ids[:-1])
+    def add(
+        self,
+        prompt_ids: Sequence[int],
+        output_ids: Sequence[int],
+        *,
+        space: Space = (None, None),
+        packed: bytes | None = None,
+    ) -> None:
+        """A generation has finished. `packed`: the prompt ids as bytes, where they are there."""
+        ids = (pack(prompt_ids) if packed is None else packed) + pack(output_ids[:-1])
         self._uses += 1
         node = self._roots.get(space)
         if node is None:
@@ -81,14 +88,21 @@ class PrefixCache:
         self._used(node)
         self._evict()
 
-    def cached(self, prompt_ids: Sequence[int], *, question: bytes | None = None, space: Space = (None, None)) -> int:
+    def cached(
+        self,
+        prompt_ids: Sequence[int],
+        *,
+        question: bytes | None = None,
+        space: Space = (None, None),
+        packed: bytes | None = None,
+    ) -> int:
         """Ids at the head of this prompt that need no prefill, at the start of a request. `question`: equal for
-        requests that ask the very same thing."""
+        requests that ask the very same thing; `packed`: see `add`."""
         usable = len(prompt_ids) - 1
         before = question is not None and self._asked_before(question, space)
         if (before and not self._evicted) or usable <= 0:
             return max(usable, 0)
-        ids = pack(prompt_ids[:usable])
+        ids = pack(prompt_ids[:usable]) if packed is None else packed[: usable * _ID]
         self._uses += 1
         at = best = 0
         last = None

@@ -68,6 +68,11 @@ class GenerateWire(Document):
     checks_token_ids_logprob: bool
     """Ids in `token_ids_logprob` outside the vocabulary are a 400."""
 
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """`fields`, to look one up in."""
+        return frozenset(self.fields)
+
 
 class ChatStream(Document):
     """`/v1/chat/completions` as a stream."""
@@ -126,6 +131,11 @@ class ChatWire(Document):
     """`max_tokens` wins over `max_completion_tokens`."""
     stream: ChatStream
 
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """`fields`, to look one up in."""
+        return frozenset(self.fields)
+
 
 class CompletionWire(Document):
     """`/v1/completions` as the release reads and answers it."""
@@ -144,6 +154,11 @@ class CompletionWire(Document):
     """`logprobs: 0` with `echo`."""
     early_error: Literal["sse", "json"]
     """As `ChatStream.early_error`."""
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """`fields`, to look one up in."""
+        return frozenset(self.fields)
 
 
 class FinishWire(Document):

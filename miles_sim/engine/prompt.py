@@ -1,14 +1,22 @@
 """The prompt of a chat request: the ids it brings, or its messages rendered as SGLang renders them."""
 
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Literal
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from struct import error as StructError
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import orjson
 
 from miles_sim.engine.errors import NotModelledError, RequestError
+from miles_sim.engine.packed import pack
 from miles_sim.engine.request import Call, ChatMessage, ChatRequest, GenericMessage, Part
 from miles_sim.tokenizer import ByteTokenizer, TokenizerError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 INPUT_MARGIN = 6
 """Ids of the context that a prompt may not reach into (tp_worker.py: context - 1 - 5)."""
@@ -24,12 +32,20 @@ class Prompt:
     last_text: str
     """Text of the request's last message: what reply rules are matched on."""
 
+    bytes_of_ids: bytes | None = field(default=None, repr=False, compare=False)
+    """The packed ids, where somebody has them already."""
+
+    @cached_property
+    def packed(self) -> bytes:
+        """The ids as bytes; an error of `pack` where they cannot be."""
+        return pack(self.ids) if self.bytes_of_ids is None else self.bytes_of_ids
+
 
 def prompt_of(request: ChatRequest, tokenizer: ByteTokenizer, *, bad_arguments: BadArguments = "parser") -> Prompt:
     """`input_ids` as they are, else the rendered messages; `RequestError` where the template takes neither."""
     last_text = _text(request.messages[-1].content, "messages[-1].content")
     if request.input_ids is not None:
-        return Prompt(tuple(request.input_ids), last_text)
+        return _given(request.input_ids, last_text, tokenizer.vocab_size)
     messages = [_template_message(m, i, bad_arguments) for i, m in enumerate(request.messages)]
     if messages[-1]["role"] == "assistant":
         messages[-1] = {"role": "user", "content": messages[-1]["content"]}
@@ -42,6 +58,23 @@ def prompt_of(request: ChatRequest, tokenizer: ByteTokenizer, *, bad_arguments: 
     except (TokenizerError, TypeError) as error:
         raise RequestError(str(error), kind="BadRequest") from None
     return Prompt(tuple(ids), last_text)
+
+
+def _given(ids: Sequence[int], last_text: str, vocab_size: int) -> Prompt:
+    """Of an array each id becomes the vocabulary's one object for it: a ledger holds many long prompts."""
+    if isinstance(ids, array):
+        packed = pack(ids)
+        try:
+            shared = _vocabulary(vocab_size).take(np.frombuffer(packed, dtype="<u4"))
+            return Prompt(tuple(shared.tolist()), last_text, packed)
+        except IndexError:
+            pass
+    return Prompt(tuple(ids), last_text)
+
+
+@lru_cache(maxsize=8)
+def _vocabulary(size: int) -> "npt.NDArray[np.object_]":
+    return np.array(range(size), dtype=object)
 
 
 def _template_message(message: ChatMessage, number: int, bad_arguments: BadArguments) -> dict[str, Any]:
@@ -113,15 +146,17 @@ def check_length(prompt_tokens: int, max_new_tokens: int | None, context_length:
         )
 
 
-@lru_cache(maxsize=8)
-def _vocabulary(size: int) -> frozenset[int]:
-    return frozenset(range(size))
-
-
-def check_vocabulary(ids: tuple[int, ...], vocab_size: int) -> None:
+def check_vocabulary(prompt: Prompt, vocab_size: int) -> None:
     """`RequestError` for ids that no embedding has, in the words SGLang keeps for it; a GPU would do anything."""
-    if not ids:
+    if not prompt.ids:
         raise RequestError("input_ids cannot be empty.")
-    if not _vocabulary(vocab_size).issuperset(ids):
-        bad = next(i for i in ids if not 0 <= i < vocab_size)
+    if not _all_below(vocab_size, prompt):
+        bad = next(i for i in prompt.ids if not 0 <= i < vocab_size)
         raise RequestError(f"The input_ids [{bad}] contains values greater than the vocab size ({vocab_size}).")
+
+
+def _all_below(limit: int, prompt: Prompt) -> bool:
+    try:
+        return int(np.frombuffer(prompt.packed, dtype="<u4").max()) < limit
+    except (OverflowError, StructError):
+        return False

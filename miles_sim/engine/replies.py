@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from random import Random
 
+import numpy as np
+
 from miles_sim.engine.formats import FORMATS
 from miles_sim.engine.misbehaviour import Parts, misbehaved
 from miles_sim.engine.seeding import words
@@ -12,6 +14,8 @@ from miles_sim.tokenizer import FIRST_PIECE, FIRST_SPACED_PIECE, ByteTokenizer
 _WORDS = FIRST_SPACED_PIECE - FIRST_PIECE
 _PUNCTUATION = b",;:."
 _CHARACTERS = tuple(character.encode() for character in "éß→✓字🙂")
+_SPACED = np.array([FIRST_SPACED_PIECE + n for n in range(_WORDS)], dtype=object)
+"""One object for each id: a ledger holds many replies."""
 
 
 def reply_for(last_text: str, attempt: int, rules: Sequence[ReplyRule], default: Reply) -> Reply:
@@ -47,7 +51,7 @@ def draft(
     return [
         *_thought(parts, tokenizer, prompt_ids, empty=not reply.reasoning),
         *parts.content,
-        *tokenizer.encode(spelled),
+        *(tokenizer.encode(spelled) if spelled else ()),
         *parts.tail,
         stop,
     ]
@@ -89,29 +93,26 @@ def seeded_text(random: Random, count: int, *, limit: int | None = None) -> list
     if want <= 0:
         return []
     draws = words(random, want)
-    spaced: list[int] = (FIRST_SPACED_PIECE + (draws >> 5) % _WORDS).tolist()
-    ids = [spaced[0] - FIRST_SPACED_PIECE + FIRST_PIECE]
-    done = 1
-    rare = (draws[1:] & 31 < 3).nonzero()[0] + 1
-    for place, draw in zip(rare.tolist(), draws[rare].tolist(), strict=True):
-        if len(ids) >= want:
-            return ids
-        ids += spaced[done:place]
-        done = place
-        if len(ids) >= want:
-            return ids[:want]
-        if ids[-1] >= FIRST_PIECE and (other := _other(draw, room=count - len(ids))):
-            ids += other
-            done += 1
-    return ids + spaced[done : done + max(want - len(ids), 0)]
-
-
-def _other(draw: int, *, room: int) -> Sequence[int]:
-    """Ids of a punctuation mark or a character of several bytes; none where the character does not fit."""
-    kind, pick = draw & 31, draw >> 5
-    if kind < 2:
-        return (_PUNCTUATION[pick % len(_PUNCTUATION)],)
-    return _CHARACTERS[pick % len(_CHARACTERS)] if room >= 4 else b""
+    picks = draws >> 5
+    ids: list[int] = _SPACED.take(picks % _WORDS).tolist()
+    ids[0] += FIRST_PIECE - FIRST_SPACED_PIECE
+    rare = (draws & 31 < 3).nonzero()[0]
+    wide: list[tuple[int, bytes]] = []
+    taken, more = -1, 0  # the last place that is no word, and ids beyond one a place up to here
+    for place, kind, pick in zip(rare.tolist(), (draws[rare] & 31).tolist(), picks[rare].tolist(), strict=True):
+        if place + more >= want:
+            break
+        if place == taken + 1:  # at the beginning and after what is no word there is a word
+            continue
+        if kind < 2:
+            ids[place], taken = _PUNCTUATION[pick % len(_PUNCTUATION)], place
+        elif count - place - more >= 4:
+            character = _CHARACTERS[pick % len(_CHARACTERS)]
+            wide.append((place, character))
+            taken, more = place, more + len(character) - 1
+    for place, character in reversed(wide):
+        ids[place : place + 1] = character
+    return ids[: max(want, taken + more + 1)]
 
 
 def seeded_logprobs(random: Random, count: int) -> list[float]:

@@ -1,6 +1,7 @@
 """A chat request as SGLang reads it: lax types, unknown fields passed over, and by name what is not modelled."""
 
 import json
+from array import array
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
@@ -122,6 +123,7 @@ class ChatRequest(GenerationRequest):
 
     messages: list[ChatMessage]
     input_ids: list[int] | None = None
+    """An array, where `parse` found them plain."""
     rid: str | None = None
     tools: list[Tool] | None = None
     tool_choice: NamedChoice | Literal["auto", "required", "none"] | None = None
@@ -195,9 +197,24 @@ def parse(body: bytes, *, content_type: str, fields: Collection[str] | None = No
     """The chat request in `body`, of these fields alone; `RequestError` in SGLang's words where it is none, and
     `NotModelledError` for a field that the release acts on and the engine does not."""
     document = json_body(body, content_type=content_type)
-    request = read(ChatRequest, document, fields)
+    request = _with_plain_ids(document, fields) or read(ChatRequest, document, fields)
     if fields is not None:
         refuse_unmodelled(document, request, fields)
+    return request
+
+
+def _with_plain_ids(document: Any, fields: Collection[str] | None) -> ChatRequest | None:
+    """A request whose `input_ids`, most of it, are checked all in one, which gives an array of them. None where that
+    will not do, or another field is wrong: the model sees to it that each is named as it came."""
+    ids = document.get("input_ids") if isinstance(document, dict) else None
+    if not isinstance(ids, list) or (fields is not None and "input_ids" not in fields):
+        return None
+    try:
+        plain = array("I", ids)
+        request = read(ChatRequest, {**document, "input_ids": None}, fields)
+    except (TypeError, OverflowError, RequestError):
+        return None
+    request.input_ids = plain  # type: ignore[assignment]
     return request
 
 
@@ -282,9 +299,11 @@ _WITHOUT_EFFECT = frozenset(
 
 def refuse_unmodelled(document: Any, request: Lax, fields: Collection[str]) -> None:
     """`NotModelledError` for a field that the release acts on and the engine does not know at all."""
+    modelled = type(request).model_fields
     for key, value in document.items():
-        asked = value is not None and value is not False and value != 0 and value not in ("", [], {})
-        if asked and key in fields and key not in type(request).model_fields and key not in _WITHOUT_EFFECT:
+        if key in modelled or key not in fields or key in _WITHOUT_EFFECT:
+            continue
+        if value is not None and value is not False and value != 0 and value not in ("", [], {}):
             raise NotModelledError(key, value, "null")
 
 

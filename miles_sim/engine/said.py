@@ -9,7 +9,7 @@ from miles_sim.engine.flight import Reason
 from miles_sim.engine.formats import FORMATS, CallPiece, CallStream, ParsedCall, dialect
 from miles_sim.engine.profiles import Profile
 from miles_sim.engine.reasoning import Thought
-from miles_sim.engine.request import ChatRequest
+from miles_sim.engine.request import ChatRequest, GenericMessage
 from miles_sim.engine.tool_calls import parse
 
 
@@ -78,7 +78,9 @@ def reader_of(
         if request.parses_tools and tool_parser
         else None,
         tool_parser=tool_parser or "qwen25",
-        calls_before=sum(len(getattr(message, "tool_calls", None) or ()) for message in request.messages),
+        calls_before=sum(
+            len(message.tool_calls or ()) for message in request.messages if isinstance(message, GenericMessage)
+        ),
         reasoning_parser=reasoning_parser if request.separate_reasoning else None,
         template_options=dict(request.chat_template_kwargs or {}),
         whole_thoughts=not request.stream_reasoning,

@@ -11,6 +11,7 @@ from miles_sim.engine.clock import Clock, Latency, RealClock, Timing, VirtualClo
 from miles_sim.engine.experts import Experts, Indexer, experts_truth
 from miles_sim.engine.finish import ABORTED
 from miles_sim.engine.flight import Answered, Asked, Flight, Reason
+from miles_sim.engine.generation import generation, spans_of
 from miles_sim.engine.prefix_cache import PrefixCache
 from miles_sim.engine.release import FlushRule
 from miles_sim.engine.settings import EngineSettings
@@ -243,7 +244,9 @@ class Scheduler:
         """Ids to prefill; after a retraction those that were sampled too."""
         asked, cached = flight.asked, 0
         if self._settings.prefix_cache and not flight.retractions:
-            cached = self._cache.cached(asked.prompt_ids, question=asked.question, space=asked.space)
+            cached = self._cache.cached(
+                asked.prompt_ids, question=asked.question, space=asked.space, packed=asked.packed
+            )
             if asked.cache_limit is not None:
                 cached = min(cached, asked.cache_limit)
             flight.cached_tokens = cached
@@ -314,7 +317,8 @@ class Scheduler:
         self.running.pop(flight, None)
         self._frozen.pop(flight, None)
         if flight.steps and self._settings.prefix_cache:
-            self._cache.add(flight.asked.prompt_ids, answered.generation.output_ids, space=flight.asked.space)
+            asked = flight.asked
+            self._cache.add(asked.prompt_ids, answered.generation.output_ids, space=asked.space, packed=asked.packed)
         self._finished(flight, answered)
         flight.moved()
         self._admit()
@@ -327,8 +331,8 @@ class Scheduler:
         spec = None
         if drawn.drafts is not None and self._settings.speculative is not None:
             spec = truth(drawn.drafts[: max(flight.steps - 1, 0)], self._settings.speculative)
-        spans = _spans([*flight.versions, (self.weight_version, length)]) if flight.versions else []
-        return Generation(
+        spans = spans_of([*flight.versions, (self.weight_version, length)]) if flight.versions else []
+        return generation(
             id=asked.id,
             endpoint=asked.endpoint,
             asked=asked.fields,
@@ -371,18 +375,3 @@ class Scheduler:
         for flight, when in due.items():
             self._frozen[flight] = max(when - now, 0)
             flight.ticket = 0
-
-
-def _spans(changes: list[tuple[str, int]]) -> list[WeightSpan]:
-    """Spans of versions from (version, end) pairs; the first span is there even where it is empty
-    (sglang utils/weight_versions.py `compute_weight_version_spans`)."""
-    spans: list[WeightSpan] = []
-    for version, end in changes:
-        start = spans[-1].end if spans else 0
-        if spans and end <= start:
-            continue
-        if spans and spans[-1].version == version:
-            spans[-1] = WeightSpan(version=version, start=spans[-1].start, end=end)
-        else:
-            spans.append(WeightSpan(version=version, start=start, end=end))
-    return spans

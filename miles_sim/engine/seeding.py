@@ -1,7 +1,5 @@
 """Names and chance: pure functions of what was asked, the same in every process and on every machine."""
 
-import struct
-from collections.abc import Sequence
 from hashlib import blake2b
 from random import Random
 from typing import TYPE_CHECKING
@@ -14,10 +12,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-def asked_key(prompt_ids: Sequence[int], last_text: str, sampling: Sampling, lora: str | None = None) -> bytes:
-    """16 bytes that are equal for, and only for, requests that ask the very same thing of the very same adapter."""
+def asked_key(prompt: bytes, last_text: str, sampling: Sampling, lora: str | None = None) -> bytes:
+    """16 bytes that are equal for, and only for, requests that ask the very same thing of the very same adapter.
+
+    `prompt`: its ids, packed.
+    """
     digest = blake2b(digest_size=16)
-    prompt = struct.pack(f"<{len(prompt_ids)}I", *prompt_ids)
     adapter = () if lora is None else (lora.encode(errors="surrogatepass"),)
     for part in (prompt, last_text.encode(errors="surrogatepass"), sampling.key, *adapter):
         digest.update(len(part).to_bytes(8, "little"))

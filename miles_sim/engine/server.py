@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from miles_sim.engine.serving import Said
 
 
-_GENERATING = ("/v1/chat/completions", "/generate", "/v1/completions")
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 def application(engine: "Engine") -> ASGIApp:
@@ -31,66 +34,107 @@ def application(engine: "Engine") -> ASGIApp:
 
     A path that the release lacks is a 404, one that it has and this engine does not model a 501 that names it.
     """
-    handlers = {
-        **_generation(engine),
-        **Info(engine).handlers(),
-        **Control(engine).handlers(),
-        **Weights(engine).handlers(),
-    }
-    routes = [_route(path, handlers.get(path, _unmodelled), methods) for path, methods in engine.release.routes.items()]
+    handlers = {**Info(engine).handlers(), **Control(engine).handlers(), **Weights(engine).handlers()}
+    generation = _generation(engine)
+    routes = [
+        Route(path, generation[path], methods=methods)
+        if path in generation
+        else _route(path, handlers.get(path, _unmodelled), methods)
+        for path, methods in engine.release.routes.items()
+    ]
     if engine.settings.metrics:
         routes.append(_route("/metrics", _metrics(engine), ("GET",)))
-    routes.sort(key=lambda route: route.path not in _GENERATING)  # looked for one by one: the busy ones first
     routed = Starlette(routes=routes, exception_handlers={HTTPException: _detail})
+    busy = {path: app for path, app in generation.items() if "POST" in engine.release.routes.get(path, ())}
 
-    async def app(
-        scope: MutableMapping[str, Any],
-        receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
-        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
-    ) -> None:
-        counts = scope["type"] == "http"
-        engine.requests_open += counts
-        try:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
             await routed(scope, receive, send)
+            return
+        straight = busy.get(scope["path"]) if scope["method"] == "POST" and not scope.get("root_path") else None
+        engine.requests_open += 1
+        try:
+            await (straight or routed)(scope, receive, send)
         finally:
-            engine.requests_open -= counts
+            engine.requests_open -= 1
 
     return app
 
 
-def _generation(engine: "Engine") -> dict[str, Handler]:
-    async def chat(request: Request) -> Response:
-        body = await request.body()
-        kind = request.headers.get("content-type", "")
-        return _said(await engine.serving.chat(body, content_type=kind, headers=request.headers, gone=gone(request)))
+def _generation(engine: "Engine") -> dict[str, ASGIApp]:
+    """The endpoints that generate, by path. They answer a POST without the framework's routing and request objects,
+    which cost more than all the thinking of a short reply."""
 
-    async def completions(request: Request) -> Response:
-        body = await request.body()
-        kind = request.headers.get("content-type", "")
-        return _said(await engine.serving.completions(body, content_type=kind, gone=gone(request)))
+    async def chat(asked: _Arrived) -> "Said":
+        kind = asked.headers.get("content-type", "")
+        return await engine.serving.chat(asked.body, content_type=kind, headers=asked.headers, gone=asked.gone)
 
-    async def generate(request: Request) -> Response:
-        body = await request.body()
-        kind = request.headers.get("content-type")
-        return _said(await engine.serving.generate(body, content_type=kind, gone=gone(request)))
+    async def completions(asked: _Arrived) -> "Said":
+        kind = asked.headers.get("content-type", "")
+        return await engine.serving.completions(asked.body, content_type=kind, gone=asked.gone)
 
-    return {"/v1/chat/completions": chat, "/v1/completions": completions, "/generate": generate}
+    async def generate(asked: _Arrived) -> "Said":
+        kind = asked.headers.get("content-type")
+        return await engine.serving.generate(asked.body, content_type=kind, gone=asked.gone)
 
-
-def _said(said: "Said") -> Response:
-    if isinstance(said, bytes):
-        return Response(said, media_type="application/json")
-    return StreamingResponse(said, media_type="text/event-stream")
+    return {
+        "/v1/chat/completions": _direct(chat),
+        "/v1/completions": _direct(completions),
+        "/generate": _direct(generate),
+    }
 
 
-def gone(request: Request) -> Callable[[], Awaitable[None]]:
-    """Returns when the client of this request, whose body was read, has hung up."""
+class _Arrived:
+    """One request, whole."""
 
-    async def watch() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
+    __slots__ = ("_receive", "body", "headers")
+
+    def __init__(self, scope: Scope, receive: Receive, body: bytes) -> None:
+        self._receive = receive
+        self.body = body
+        self.headers = {  # of several with one name the first
+            name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])
+        }
+
+    async def gone(self) -> None:
+        """Returns when its client has hung up."""
+        while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    return watch
+
+def _direct(handler: Callable[[_Arrived], Awaitable["Said"]]) -> ASGIApp:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        response: Response
+        try:
+            said = await handler(_Arrived(scope, receive, await _body(receive)))
+        except RequestError as error:
+            response = refusal(error)
+        else:
+            if isinstance(said, bytes):
+                await _send_json(said, send)
+                return
+            response = StreamingResponse(said, media_type="text/event-stream")
+        await response(scope, receive, send)
+
+    return ServerErrorMiddleware(app)
+
+
+async def _body(receive: Receive) -> bytes:
+    """All of it; `ClientDisconnect` where it breaks off."""
+    pieces = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        pieces.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+async def _send_json(body: bytes, send: Send) -> None:
+    headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def _metrics(engine: "Engine") -> Handler:
@@ -124,5 +168,6 @@ async def _detail(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
     response = answer({"detail": error.detail}, error.status_code)
-    response.headers.update(getattr(error, "headers", None) or {})
+    for name, value in (getattr(error, "headers", None) or {}).items():
+        response.headers[name] = ", ".join(sorted(value.split(", ")))  # methods come as a set, in any order
     return response

@@ -73,7 +73,7 @@ class Serving:
     ) -> Said:
         """`/v1/chat/completions`."""
         shape = self.wire.profile.chat
-        request = parse(body, content_type=content_type, fields=shape.fields)
+        request = parse(body, content_type=content_type, fields=shape.known)
         framed = _obey_headers(request, headers or {}, shape.sglext)
         check(request, stream_refuses=shape.stream.refuses)
         _check_n(request.n)
@@ -107,9 +107,9 @@ class Serving:
         """`/v1/completions`."""
         shape = self.wire.profile.completions
         document = json_body(body, content_type=content_type)
-        request = read(CompletionRequest, document, shape.fields)
+        request = read(CompletionRequest, document, shape.known)
         check_prompt(request)
-        refuse_unmodelled(document, request, shape.fields)
+        refuse_unmodelled(document, request, shape.known)
         _check_n(request.n)
         params = completion_params(request, self.wire.profile)
         batch = expand(native(request, params))
@@ -142,7 +142,7 @@ class Serving:
         """`/generate`."""
         shape = self.wire.profile.generate
         document = native_body(body, content_type=content_type)
-        request = read(GenerateRequest, document, shape.fields)
+        request = read(GenerateRequest, document, shape.known)
         if shape.unknown_sampling == "named":
             self._check_params(request)
         try:
@@ -169,7 +169,7 @@ class Serving:
         if request.require_reasoning and self._think_end is not None:
             counted = (replace(one, want=replace(one.want, think_end=self._think_end)) for one in batch.singles)
             batch = replace(batch, singles=tuple(counted))
-        refuse_unmodelled(document, request, self.wire.profile.generate.fields)
+        refuse_unmodelled(document, request, self.wire.profile.generate.known)
         self._check_params(request)
         return batch
 
@@ -225,7 +225,7 @@ class Serving:
         (tokenizer_manager.py, then scheduler.py)."""
         profile, ids = self.wire.profile, prompt.ids
         adapter = self._engine.adapters.resolve(lora)
-        check_vocabulary(ids, self.wire.tokenizer.vocab_size)
+        check_vocabulary(prompt, self.wire.tokenizer.vocab_size)
         check_length(
             len(ids),
             sampling.max_new_tokens,

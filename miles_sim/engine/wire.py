@@ -271,10 +271,11 @@ Triple = list[Any]
 
 def _logprobs(wire: Wire, want: Want, known: Progress) -> dict[str, Any]:
     ids, logprobs = known.output_ids[known.start :], known.logprobs[known.start :]
+    spelled = known.answered.spelled_logprobs[known.start :] if known.answered else None
     start = _input_start(wire, want, len(known.prompt_ids))
     values: dict[str, Any] = {
         "input_token_logprobs": [] if start is None else _input(wire, want, known.prompt_ids, start),
-        "output_token_logprobs": wire.texts.fragments.triples(ids, logprobs, texts=want.texts),
+        "output_token_logprobs": wire.texts.fragments.triples(ids, logprobs, texts=want.texts, spelled=spelled),
     }
     if want.top_logprobs or want.token_ids is not None:
         prompt, output = (

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from miles_sim.engine.errors import NotModelledError, RequestError
-from miles_sim.engine.prompt import check_length, check_vocabulary, prompt_of
+from miles_sim.engine.prompt import Prompt, check_length, check_vocabulary, prompt_of
 from miles_sim.engine.request import ChatRequest
 from miles_sim.tokenizer import ByteTokenizer
 
@@ -105,12 +105,12 @@ def test_what_just_fits_passes() -> None:
 @pytest.mark.parametrize("ids", [(821,), (1, 2, 5_000), (-1,)])
 def test_ids_outside_the_vocabulary_are_refused(ids: tuple[int, ...]) -> None:
     with pytest.raises(RequestError, match="contains values greater than the vocab size"):
-        check_vocabulary(ids, TOKENIZER.vocab_size)
+        check_vocabulary(Prompt(ids, ""), TOKENIZER.vocab_size)
 
 
 def test_an_empty_prompt_is_refused() -> None:
     with pytest.raises(RequestError, match="cannot be empty"):
-        check_vocabulary((), TOKENIZER.vocab_size)
+        check_vocabulary(Prompt((), ""), TOKENIZER.vocab_size)
 
 
 def test_prompt_and_bound_may_fill_the_context_where_the_release_lets_them() -> None:
