@@ -1,5 +1,5 @@
-"""The command line: one module a group of commands, `main` puts them together."""
+"""The command line: one module a group of commands, `commands` puts them together."""
 
-from miles_sim.cli.main import app, main
+from miles_sim.cli.commands import app, main
 
 __all__ = ["app", "main"]
