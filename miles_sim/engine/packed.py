@@ -17,6 +17,8 @@ def pack(ids: Sequence[int]) -> bytes:
 
 def shared_ids(ids: bytes, start: int, edge: bytes) -> int:
     """Bytes of `edge` that stand in `ids` from byte `start` on, in whole ids."""
+    if ids.startswith(edge, start):
+        return len(edge)
     most = min(len(edge), len(ids) - start)
     if ids[start : start + most] == edge[:most]:
         return most

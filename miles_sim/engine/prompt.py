@@ -34,6 +34,8 @@ class Prompt:
 
     bytes_of_ids: bytes | None = field(default=None, repr=False, compare=False)
     """The packed ids, where somebody has them already."""
+    below: int = field(default=1 << 32, repr=False, compare=False)
+    """What all ids are known to be below."""
 
     @cached_property
     def packed(self) -> bytes:
@@ -66,7 +68,7 @@ def _given(ids: Sequence[int], last_text: str, vocab_size: int) -> Prompt:
         packed = pack(ids)
         try:
             shared = _vocabulary(vocab_size).take(np.frombuffer(packed, dtype="<u4"))
-            return Prompt(tuple(shared.tolist()), last_text, packed)
+            return Prompt(tuple(shared.tolist()), last_text, packed, vocab_size)
         except IndexError:
             pass
     return Prompt(tuple(ids), last_text)
@@ -150,7 +152,7 @@ def check_vocabulary(prompt: Prompt, vocab_size: int) -> None:
     """`RequestError` for ids that no embedding has, in the words SGLang keeps for it; a GPU would do anything."""
     if not prompt.ids:
         raise RequestError("input_ids cannot be empty.")
-    if not _all_below(vocab_size, prompt):
+    if prompt.below > vocab_size and not _all_below(vocab_size, prompt):
         bad = next(i for i in prompt.ids if not 0 <= i < vocab_size)
         raise RequestError(f"The input_ids [{bad}] contains values greater than the vocab size ({vocab_size}).")
 

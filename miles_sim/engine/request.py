@@ -196,7 +196,11 @@ R = TypeVar("R", bound=Lax)
 def parse(body: bytes, *, content_type: str, fields: Collection[str] | None = None) -> ChatRequest:
     """The chat request in `body`, of these fields alone; `RequestError` in SGLang's words where it is none, and
     `NotModelledError` for a field that the release acts on and the engine does not."""
-    document = json_body(body, content_type=content_type)
+    return parse_document(json_body(body, content_type=content_type), fields)
+
+
+def parse_document(document: Any, fields: Collection[str] | None) -> ChatRequest:
+    """As `parse`."""
     request = _with_plain_ids(document, fields) or read(ChatRequest, document, fields)
     if fields is not None:
         refuse_unmodelled(document, request, fields)

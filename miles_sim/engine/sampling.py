@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from miles_sim.engine.errors import RequestError
@@ -35,7 +36,7 @@ class Sampling:
     tools: tuple[dict[str, Any], ...] | None = None
     """Definitions that the reply may call; None: it is not searched for calls."""
 
-    @property
+    @cached_property
     def key(self) -> bytes:
         """Equal for equal parameters, the same in every process."""
         return repr(self).encode()

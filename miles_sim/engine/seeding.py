@@ -17,12 +17,11 @@ def asked_key(prompt: bytes, last_text: str, sampling: Sampling, lora: str | Non
 
     `prompt`: its ids, packed.
     """
-    digest = blake2b(digest_size=16)
-    adapter = () if lora is None else (lora.encode(errors="surrogatepass"),)
-    for part in (prompt, last_text.encode(errors="surrogatepass"), sampling.key, *adapter):
-        digest.update(len(part).to_bytes(8, "little"))
-        digest.update(part)
-    return digest.digest()
+    parts = [prompt, last_text.encode(errors="surrogatepass"), sampling.key]
+    if lora is not None:
+        parts.append(lora.encode(errors="surrogatepass"))
+    told = b"".join([piece for part in parts for piece in (len(part).to_bytes(8, "little"), part)])
+    return blake2b(told, digest_size=16).digest()
 
 
 def reply_key(seed: int, asked: bytes, attempt: int) -> bytes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from miles_sim.engine.arrived import arrived
-from miles_sim.engine.chat import chat_completion, want_of
+from miles_sim.engine.chat import chat_completion
 from miles_sim.engine.chat_stream import ChatStream
 from miles_sim.engine.completions import (
     CompletionRequest,
@@ -22,6 +22,7 @@ from miles_sim.engine.errors import CrashError, NotModelledError, RequestError
 from miles_sim.engine.experts import check_start
 from miles_sim.engine.flight import Answered, Flight, Step
 from miles_sim.engine.formats import dialect
+from miles_sim.engine.frames import Frames
 from miles_sim.engine.generate import GenerateStream, generate_answer
 from miles_sim.engine.generate_request import MOST_ANSWERS, Batch, GenerateRequest, Single, expand
 from miles_sim.engine.prompt import Prompt, check_length, check_vocabulary, prompt_of
@@ -32,12 +33,11 @@ from miles_sim.engine.request import (
     check_hidden_states,
     json_body,
     native_body,
-    parse,
     read,
     refuse_unmodelled,
 )
 from miles_sim.engine.said import reader_of
-from miles_sim.engine.sampling import Sampling, check_ranges, completion_params, sampling_of
+from miles_sim.engine.sampling import Sampling, check_ranges, completion_params
 from miles_sim.engine.sampling_params import check_params, sampling_of_params
 from miles_sim.engine.sse import DONE, error_event, event
 from miles_sim.engine.wire import Want, Wire, token_texts
@@ -58,6 +58,7 @@ class Serving:
     def __init__(self, engine: "Engine") -> None:
         settings = engine.settings
         self._engine = engine
+        self._frames = Frames(engine.profile)
         self.wire = Wire(
             profile=engine.profile,
             tokenizer=engine.tokenizer,
@@ -73,22 +74,32 @@ class Serving:
     ) -> Said:
         """`/v1/chat/completions`."""
         shape = self.wire.profile.chat
-        request = parse(body, content_type=content_type, fields=shape.known)
+        request, frame = self._frames.parse(body, content_type=content_type)
         framed = _obey_headers(request, headers or {}, shape.sglext)
         check(request, stream_refuses=shape.stream.refuses)
         _check_n(request.n)
         prompt = prompt_of(request, self.wire.tokenizer, bad_arguments=shape.bad_arguments)
-        sampling = sampling_of(request, self.wire.profile)
-        thinking = self._thinks(dict(request.chat_template_kwargs or {}))
-        want = replace(want_of(request), think_end=self._think_end if thinking else None)
+        sampling, want = frame.sampling, frame.want
+        if self._thinks(request.chat_template_kwargs or {}):
+            want = replace(want, think_end=self._think_end)
         try:
             lora = self._admit(prompt, sampling, want, request.adapter, hidden_states=request.return_hidden_states)
         except RequestError as error:
             if request.stream and shape.stream.early_error == "sse" and error.status == 400:
                 return _events(error_event(str(error)), DONE)
             raise
+        fields = arrived(request)
         flights = [
-            self._submit("chat", prompt, sampling, want, request.rid if request.n == 1 else None, lora, request)
+            self._submit(
+                "chat",
+                prompt,
+                sampling,
+                want,
+                request.rid if request.n == 1 else None,
+                lora,
+                fields,
+                request.cache_key,
+            )
             for _ in range(max(request.n, 1))
         ]
         tool_parser, reasoning_parser = self._engine.settings.parsers
@@ -173,10 +184,10 @@ class Serving:
         self._check_params(request)
         return batch
 
-    def _thinks(self, template_options: dict[str, Any]) -> bool:
+    def _thinks(self, template_options: Mapping[str, Any]) -> bool:
         """The reply to a chat with these options begins with a thought."""
         parser = self._engine.settings.parsers[1]
-        return parser is not None and thinks(parser, dialect(self.wire.profile.sglang), template_options)
+        return parser is not None and thinks(parser, dialect(self.wire.profile.sglang), dict(template_options))
 
     @cached_property
     def _think_end(self) -> int | None:
@@ -208,12 +219,13 @@ class Serving:
         """All checked before the first one flies."""
         sampling = [sampling_of_params(single.params) for single in batch.singles]
         prompts = _prompts(batch, self.wire)
+        fields = arrived(request)
         loras = [
             self._admit(prompt, parameters, single.want, single.lora, hidden_states=hidden_states)
             for prompt, parameters, single in zip(prompts, sampling, batch.singles, strict=True)
         ]
         flights = [
-            self._submit(endpoint, prompt, parameters, single.want, single.rid, lora, request, single.extra_key)
+            self._submit(endpoint, prompt, parameters, single.want, single.rid, lora, fields, single.extra_key)
             for prompt, parameters, single, lora in zip(prompts, sampling, batch.singles, loras, strict=True)
         ]
         return flights, sampling
@@ -270,8 +282,8 @@ class Serving:
         want: Want,
         rid: str | None,
         lora: str | None,
-        request: Any,
-        extra_key: str | None = None,
+        fields: tuple[str, ...],
+        extra_key: str | None,
     ) -> Flight:
         return self._engine.submit(
             prompt,
@@ -279,8 +291,8 @@ class Serving:
             endpoint=endpoint,
             rid=rid,
             lora=lora,
-            extra_key=request.cache_key if isinstance(request, ChatRequest) else extra_key,
-            fields=arrived(request),
+            extra_key=extra_key,
+            fields=fields,
             cache_limit=want.logprob_start if want.logprobs and want.logprob_start >= 0 else None,
         )
 

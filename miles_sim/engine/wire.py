@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from miles_sim.engine.clock import Timing
@@ -47,7 +47,7 @@ class Wire:
     incremental: bool = False
     """Streams of `/generate` tell what is new (`incremental_streaming`)."""
 
-    @property
+    @cached_property
     def counts_thoughts(self) -> bool:
         """The release counts the ids of a thought."""
         return any(entry.key == "reasoning_tokens" for entry in self.profile.meta_info)
@@ -72,7 +72,7 @@ class Want:
     think_end: int | None = None
     """The id that ends a thought; None: nothing is thought, or not counted."""
 
-    @property
+    @cached_property
     def conditions(self) -> frozenset[str]:
         """Those of the profile's keys that hang on the request."""
         asked = {

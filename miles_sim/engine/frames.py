@@ -1,0 +1,82 @@
+"""Chat requests one after another: what stands beside messages and ids is mostly the same, and is read once."""
+
+from array import array
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from miles_sim.engine.chat import want_of
+from miles_sim.engine.profiles import Profile
+from miles_sim.engine.request import ChatMessage, ChatRequest, json_body, parse_document
+from miles_sim.engine.sampling import Sampling, sampling_of
+from miles_sim.engine.wire import Want
+
+MOST = 256
+"""Frames that are kept."""
+_MESSAGES: TypeAdapter[list[ChatMessage]] = TypeAdapter(list[ChatMessage])
+
+
+@dataclass(frozen=True)
+class Frame:
+    """All of a chat request but its messages and ids, and what follows from that."""
+
+    request: ChatRequest
+    profile: Profile
+
+    @cached_property
+    def sampling(self) -> Sampling:
+        return sampling_of(self.request, self.profile)
+
+    @cached_property
+    def want(self) -> Want:
+        return want_of(self.request)
+
+
+class Frames:
+    """Reads chat requests as `request.parse` does."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._fields: Collection[str] = profile.chat.known
+        self._frames: dict[bytes, Frame] = {}
+
+    def parse(self, body: bytes, *, content_type: str) -> tuple[ChatRequest, Frame]:
+        """The request and its frame; errors are those of `request.parse`."""
+        document = json_body(body, content_type=content_type)
+        key = self._key(document)
+        known = None if key is None else self._frames.get(key)
+        if known is not None and (request := _filled(known.request, document)) is not None:
+            return request, known
+        request = parse_document(document, self._fields)
+        frame = Frame(request, self._profile)
+        if key is not None:
+            if len(self._frames) >= MOST:
+                self._frames.clear()
+            empty = request.model_copy(update={"messages": [], "input_ids": []})
+            frame = self._frames[key] = Frame(empty, self._profile)
+        return request, frame
+
+    def _key(self, document: Any) -> bytes | None:
+        """Equal for documents that differ in messages and ids alone; None for one that lacks either."""
+        if not isinstance(document, dict) or not {"messages", "input_ids"} <= self._fields & document.keys():
+            return None
+        try:
+            rest = {name: value for name, value in document.items() if name not in ("messages", "input_ids")}
+            key = orjson.dumps(rest)
+        except TypeError:
+            return None
+        return key if b"null" not in key else None  # NaN, which Python's parser takes, looks like it
+
+
+def _filled(frame: ChatRequest, document: dict[str, Any]) -> ChatRequest | None:
+    """None where messages or ids are not as they should be, or ids need coercion."""
+    try:
+        ids = array("I", document["input_ids"])
+        messages = _MESSAGES.validate_python(document["messages"])
+    except (ValidationError, TypeError, OverflowError):
+        return None
+    return frame.model_copy(update={"messages": messages, "input_ids": ids})
