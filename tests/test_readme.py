@@ -87,7 +87,7 @@ def test_each_command_shown_holds(command: str, workshop: Path) -> None:
 
 
 def test_the_output_shown_ends_as_a_run_ends() -> None:
-    (shown,) = (block.text for block in BLOCKS if block.language == "text")
+    shown = next(block.text for block in BLOCKS if block.language == "text")
     ending = r"reference holds: \d+ contracts, \d+ cases: \d+ passed, 0 violated, \d+ not applicable"
     ran = CliRunner().invoke(app, ["verify", "--scenario", "linear", "--quiet"]).output
     for text in (shown, ran):
