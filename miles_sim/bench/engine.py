@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import IO, Any
 
 import orjson
 
@@ -114,29 +114,32 @@ def _figures(rps: list[float]) -> EngineBench:
 
 @contextmanager
 def _process(command: Sequence[str]) -> Iterator[str]:
-    """A server in a process of its own; gives its URL, and ends it by closing its input."""
-    try:
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-    except OSError as error:
-        raise BenchError(f"{command[0]}: cannot be run: {error}") from error
-    with process:
+    """A server in a process of its own; gives its URL, and ends it by closing its input.
+
+    What it logs goes to a file: a pipe that nobody reads fills, and who writes to it then stands still.
+    """
+    with tempfile.TemporaryFile("w+", errors="replace") as log:
         try:
-            yield _url(process, command)
-        finally:
-            if process.stdin is not None:
-                process.stdin.close()
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+        except OSError as error:
+            raise BenchError(f"{command[0]}: cannot be run: {error}") from error
+        with process:
             try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
+                yield _url(process, command, log)
+            finally:
+                if process.stdin is not None:
+                    process.stdin.close()
+                try:
+                    process.wait(10)
+                except subprocess.TimeoutExpired:
+                    process.kill()
 
 
-def _url(process: "subprocess.Popen[str]", command: Sequence[str]) -> str:
+def _url(process: "subprocess.Popen[str]", command: Sequence[str], log: IO[str]) -> str:
     line = process.stdout.readline() if process.stdout else ""
     if line.startswith("ready "):
         return line.split()[1]
     process.kill()
-    said = process.stderr.read() if process.stderr else ""
-    raise BenchError(f"{' '.join(command)}: does not start:\n{said[-2_000:]}")
+    process.wait()
+    log.seek(0)
+    raise BenchError(f"{' '.join(command)}: does not start:\n{log.read()[-2_000:]}")
