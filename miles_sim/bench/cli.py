@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from miles_sim.cli.exits import HOLDS, VIOLATED, honest
+from miles_sim.exits import HOLDS, VIOLATED, honest
 
 if TYPE_CHECKING:
     from miles_sim.bench.beside import Miles

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from miles_sim.bench.cli import app as bench
-from miles_sim.cli.exits import BROKEN, HOLDS, VIOLATED, honest
 from miles_sim.cli.options import AsJson, Checkout, Optimize, Packs, Python, Seed, TargetName, Workers
 from miles_sim.cli.search import search
 from miles_sim.cli.session import session
 from miles_sim.cli.targets import baseline, bisect, compare, digest, doctor, verdicts
+from miles_sim.exits import BROKEN, HOLDS, VIOLATED, honest
 
 if TYPE_CHECKING:
     from miles_sim.engine.settings import EngineSettings

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from miles_sim.cli.exits import HOLDS, VIOLATED, honest
 from miles_sim.cli.options import Checkout, Optimize, Packs, Python, TargetName
+from miles_sim.exits import HOLDS, VIOLATED, honest
 
 if TYPE_CHECKING:
     from miles_sim.verify.search import Found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from miles_sim.cli.exits import honest
+from miles_sim.exits import honest
 
 if TYPE_CHECKING:
     from miles_sim.rollout.settings import RolloutSettings

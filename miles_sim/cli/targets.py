@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from miles_sim.cli.exits import HOLDS, IMPOSSIBLE, VIOLATED, honest
 from miles_sim.cli.options import AsJson, Checkout, Optimize, Packs, Python, Seed, TargetName
+from miles_sim.exits import HOLDS, IMPOSSIBLE, VIOLATED, honest
 
 if TYPE_CHECKING:
     from miles_sim.cli.choices import TargetChoice
