@@ -85,6 +85,7 @@ def _theirs(miles: Miles, seconds: float) -> float | None:
             "routing_replay": False,
             "routed_experts_layers": 1,
             "routed_experts_topk": 1,
+            "batch": {"normalize": "none"},
         }
         found: float | None = miles.measured(
             "rollout",
