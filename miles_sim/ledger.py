@@ -82,6 +82,23 @@ class Turn(Document):
     response_id: str | None
     finish_reason: str | None
     """As the agent saw it."""
+    failed: tuple[int, ...] = ()
+    """Statuses of the earlier attempts of this same request, which an agent with `retries` made again; 0 where the
+    transport failed."""
+
+
+class Fired(Document):
+    """One fault that struck."""
+
+    fault: int
+    """Position in the scenario's faults."""
+    kind: str
+    rollout: int
+    step: str
+    """Key of the plan's step; `open`, `collect`, `delete` between driver and session server."""
+    attempt: int
+    lost: tuple[str, ...] = ()
+    """Response ids of generations that were made all the same, and whose reply nobody was given as it was."""
 
 
 class Ledger(Document):
@@ -89,6 +106,7 @@ class Ledger(Document):
 
     generations: tuple[Generation, ...] = ()
     turns: tuple[Turn, ...] = ()
+    fired: tuple[Fired, ...] = ()
 
     def generation(self, response_id: str) -> Generation | None:
         """The generation that the engine gave this id."""

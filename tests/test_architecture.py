@@ -28,14 +28,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rollout": {"tokenizer"},
     "engine": GROUND,
     "agent": GROUND,
-    "scenarios": GROUND | {"agent", "engine"},
+    "faults": GROUND | {"agent"},
+    "scenarios": GROUND | {"agent", "engine", "faults"},
     "targets": GROUND | {"agent", "engine", "rollout", "scenarios"},
-    "verify": GROUND | {"agent", "engine", "scenarios", "targets"},
-    "report": GROUND | {"agent", "engine", "scenarios", "targets", "verify"},
+    "verify": GROUND | {"agent", "engine", "faults", "scenarios", "targets"},
+    "campaign": GROUND | {"agent", "engine", "faults", "scenarios", "targets", "verify"},
+    "report": GROUND | {"agent", "campaign", "engine", "faults", "scenarios", "targets", "verify"},
 }
 """Folder to what it may import of this package, beside itself. Faces (cli, pytest_plugin, bench) may import all."""
 
-CONTRACTS_MAY_IMPORT = GROUND | {"agent", "scenarios", "verify"}
+CONTRACTS_MAY_IMPORT = GROUND | {"agent", "faults", "scenarios", "verify"}
 """And `targets.observation`, which is plain data."""
 
 

@@ -1,0 +1,92 @@
+"""A kind of fault: its name, where it strikes, what it does, and what the code under contract must make of it."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from miles_sim.document import Document
+from miles_sim.faults.place import Edge
+
+Layer = Literal["transport", "http", "payload", "model", "engine", "agent", "session", "consumer"]
+Verdict = Literal["tolerate", "reject", "degrade"]
+"""What must become of a rollout that is struck, its agent not asking again.
+
+`tolerate`: every step is answered and kept, and its samples equal those without the fault but for the kind's
+`counters`. `reject`: what was struck is in no sample, and an error names it: the agent's request fails, or the rollout
+does. `degrade`: the samples hold less, all of it true, and say so: aborted, truncated, marked, or dropped by name.
+"""
+
+
+class NoParams(Document):
+    """A kind without parameters."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One entry of the catalogue."""
+
+    name: str
+    layer: Layer
+    edge: Edge
+    statement: str
+    """What happens, in one line."""
+    verdict: Verdict
+    reason: str
+    """Why that verdict."""
+    params: type[Document]
+    counters: frozenset[str]
+    """Fields of a sample, or of a metric, that may differ from the play without the fault."""
+    radius: Literal["rollout", "engine"]
+    """Who may notice: the rollout that is struck, or all that share its engine (in `counters` alone)."""
+    scenario: str
+    """A scenario of the library that shows it."""
+    effect: Callable[..., Any]
+    """By edge: `(params, random) -> Strike` on `engine`, `session` and `driver`; `(params, Reply) -> Reply` on `model`;
+    on `agent` see `miles_sim.faults.agent`. `random`: a `random.Random` of the place's own."""
+
+
+_KINDS: dict[str, Kind] = {}
+
+
+def kind(
+    name: str,
+    *,
+    layer: Layer,
+    edge: Edge,
+    verdict: Verdict,
+    reason: str,
+    params: type[Document] = NoParams,
+    counters: tuple[str, ...] = (),
+    radius: Literal["rollout", "engine"] = "rollout",
+    scenario: str | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter an effect into the catalogue; its docstring is the statement. `scenario`: default `fault-{name}`."""
+
+    def enter(effect: Callable[..., Any]) -> Callable[..., Any]:
+        statement = " ".join((inspect.getdoc(effect) or "").split())
+        if not statement:
+            raise ValueError(f"kind {name!r}: the effect has no docstring, which is its statement")
+        if name in _KINDS:
+            raise ValueError(f"kind {name!r}: stands twice")
+        _KINDS[name] = Kind(
+            name=name,
+            layer=layer,
+            edge=edge,
+            statement=statement,
+            verdict=verdict,
+            reason=reason,
+            params=params,
+            counters=frozenset(counters),
+            radius=radius,
+            scenario=scenario or f"fault-{name}",
+            effect=effect,
+        )
+        return effect
+
+    return enter
+
+
+def entered() -> dict[str, Kind]:
+    """All kinds entered so far, by name; `catalogue.kinds()` loads them all first."""
+    return _KINDS

@@ -1,0 +1,1 @@
+"""The kinds of fault, a module a layer."""
