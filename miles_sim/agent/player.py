@@ -24,7 +24,7 @@ from miles_sim.agent.plan import (
     keyed,
     walk,
 )
-from miles_sim.agent.words import work_words
+from miles_sim.agent.words import tagged, work_words
 from miles_sim.ledger import Turn
 
 
@@ -119,7 +119,7 @@ class _Player:
             {
                 "role": "tool",
                 "tool_call_id": call["id"],
-                "content": _tagged(work_words(self.seed, f"{key}:{number}", step.words), key),
+                "content": tagged(work_words(self.seed, f"{key}:{number}", step.words), key),
             }
             for number, call in enumerate(calls)
         ]
@@ -211,12 +211,8 @@ def _read(response: httpx.Response) -> _Reply:
     return _Reply(200, "", name, finish_reason if isinstance(finish_reason, str) else None, message)
 
 
-def _tagged(text: str, tag: str) -> str:
-    return f"{text} [{tag}]".lstrip()
-
-
 def _user(talk: Conversation, text: str, tag: str) -> Message:
     """A user message: first what subagents reported, their square brackets rounded so that no tag stands in them."""
     reports = [f"A subagent reports: {told.replace('[', '(').replace(']', ')')}\n" for told in talk.told]
     talk.told.clear()
-    return {"role": "user", "content": "".join(reports) + _tagged(text, tag)}
+    return {"role": "user", "content": "".join(reports) + tagged(text, tag)}

@@ -33,3 +33,8 @@ def work_words(seed: int, key: str, count: int) -> str:
     fake.seed_instance(f"{seed}:{key}")
     text = " ".join(fake.words(nb=count, ext_word_list=_WORDS))
     return text[0].upper() + text[1:]
+
+
+def tagged(text: str, tag: str) -> str:
+    """`text` with the tag that the engine's reply rules go by."""
+    return f"{text} [{tag}]".lstrip()

@@ -4,11 +4,14 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from miles_sim.agent.plan import Compact, Parallel, Plan, Subagent, keyed
+from miles_sim.agent.plan import Compact, Parallel, Plan, Say, Subagent, Tool, keyed
 from miles_sim.document import Document
 from miles_sim.engine.settings import EngineSettings
 
-SessionVersion = Literal["v1", "v2"]
+SessionVersion = Literal["v1", "v2", "direct"]
+Picker = Literal["default", "all", "earliest", "latest", "none", "raises", "foreign", "duplicate", "nothing"]
+Postprocessor = Literal["default", "marks", "raises", "duplicate", "nothing"]
+Garble = Literal["cut", "no_tensor", "wrong_dtype", "stray_tensor", "no_json", "no_field"]
 
 
 class RolloutInput(Document):
@@ -47,6 +50,16 @@ class Batch(Document):
     """`sample`: a reward model scores each sample by itself: 1 for a rollout's first, 1/2 for its second, and so on."""
 
 
+class Hooks(Document):
+    """Functions of someone's own that choose and finish a tree session's samples."""
+
+    picker: Picker = "default"
+    """`all`: every leaf. `earliest`, `latest`: one, by commit. `none`: an empty list. `raises`: an error. `foreign`:
+    copies, which it was not given. `duplicate`: one of them twice. `nothing`: no list at all."""
+    postprocessor: Postprocessor = "default"
+    """`marks`: the default one, then `marked` in each sample's metadata. Others as with `picker`."""
+
+
 class Scenario(Document):
     """Engine settings, agent plan and rollout input under one seed."""
 
@@ -55,7 +68,7 @@ class Scenario(Document):
     """What happens, in one line."""
     seed: int = Field(default=0, ge=0)
     sessions: tuple[SessionVersion, ...] = Field(default=("v2",), min_length=1)
-    """Session server versions that can serve this plan: `v1` is linear, `v2` a tree."""
+    """Ways that can serve this plan: session server `v1` is linear, `v2` a tree; `direct` asks the engine itself."""
     engine: EngineSettings = EngineSettings()
     rollouts: tuple[RolloutInput, ...] = Field(default=(RolloutInput(),), min_length=1, max_length=1_000)
     """Each plays the plan once, all at the same time, against one engine and one session server."""
@@ -64,6 +77,13 @@ class Scenario(Document):
     routing_replay: bool = False
     """Samples carry the experts that each transition was routed to; needs `engine.experts`."""
     batch: Batch = Batch()
+    hooks: Hooks = Hooks()
+    matcher: Literal["strict", "loose_tool_call", "role_content_only"] = "strict"
+    """How a tree session tells whether replayed messages are those it stored."""
+    max_nodes: int | None = Field(default=None, ge=1)
+    """Most generations of a session; None: as many as the target lets there be."""
+    garble: Garble | None = None
+    """How each payload of samples is broken between session server and driver."""
     plan: Plan
 
     @model_validator(mode="after")
@@ -84,4 +104,23 @@ class Scenario(Document):
             for key, step in keyed(self.plan.steps):
                 if isinstance(step, Compact | Subagent | Parallel):
                     raise ValueError(f"sessions: v1 serves linear plans only, and step {key!r} is a {step.do}")
+        return self
+
+    @model_validator(mode="after")
+    def _direct(self) -> "Scenario":
+        if "direct" not in self.sessions:
+            return self
+        for number, (key, step) in enumerate(keyed(self.plan.steps)):
+            wanted = Tool if number else Say
+            if not isinstance(step, wanted) or step.max_tokens is not None or (isinstance(step, Say) and step.draw):
+                raise ValueError(
+                    f"sessions: direct serves one say, then tool steps, all under the rollout's own sampling, "
+                    f"and step {key!r} is not"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _of_trees(self) -> "Scenario":
+        if self.hooks != Hooks() and self.sessions != ("v2",):
+            raise ValueError("hooks: only tree sessions have hooks: sessions must be [v2]")
         return self

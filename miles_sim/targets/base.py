@@ -11,6 +11,10 @@ from typing import Any, Literal, Protocol, TypedDict
 CAPABILITIES: dict[str, str] = {
     "session.v1": "serves linear sessions",
     "session.v2": "serves tree sessions: several leaves a rollout",
+    "session.direct": "samples straight from the engine's /generate, tool calls between replies included",
+    "hooks": "takes a sample picker and a post-processor of others",
+    "node_cap": "most generations of a session can be set",
+    "wire": "tells what crossed between session server and driver, and can be handed a broken payload",
     "spec_info": "samples carry speculative-decoding counters",
     "prefix_cache_info": "samples carry prefix-cache counters",
     "weight_versions": "samples carry weight versions",
@@ -51,10 +55,45 @@ SAMPLE_FIELDS: tuple[str, ...] = (
 """Fields of a sample that an observation has a place for; a target's further ones stand in its `other`."""
 
 
-class Job(TypedDict):
+class Hooks(TypedDict):
+    """Behaviours that `miles_sim.targets.hooks` makes functions of; `default`: the target's own."""
+
+    picker: str
+    postprocessor: str
+
+
+class DirectJob(TypedDict):
+    """What a direct play has in addition: `generate` is the target's direct one, multi-turn where `tools` has any."""
+
+    tools: list[dict[str, Any]]
+    """Tool specs in OpenAI's form, rendered into the prompt."""
+    parser: str
+    """SGLang's name of the parser for the family's tool calls."""
+    max_turns: int
+    """Most replies of one rollout."""
+
+
+class _Asked(TypedDict, total=False):
+    """Parts of a job that only some plays need; a target that does not claim the capability never sees others."""
+
+    direct: DirectJob
+    """Only with session `direct`. Then each of `inputs` has its messages as `prompt`, and `agent` is the tool: it is
+    awaited once a tool call, in order, with `request_kwargs` of `name` and `arguments`, and gives `content`."""
+    hooks: Hooks
+    """Absent: both default. Capability `hooks`."""
+    message_matcher: str
+    """`strict`, `loose_tool_call`, or `role_content_only`. Absent: strict."""
+    max_nodes: int | None
+    """Most generations of a session; None or absent: the target's own. Capability `node_cap`."""
+    garble: str | None
+    """How each payload of samples is broken on its way to the driver (`miles_sim.targets.garble`); None or absent: not
+    at all. Capability `wire`."""
+
+
+class Job(_Asked):
     """One play, as a target sees it."""
 
-    session: Literal["v1", "v2"]
+    session: Literal["v1", "v2", "direct"]
     engine_url: str
     tokenizer: str
     """Built-in family name."""
@@ -96,7 +135,10 @@ class TargetInfo(TypedDict):
 
 
 class AgentFunction(Protocol):
-    """Plays the agent of one rollout against a session; raises where the plan's agent crashes."""
+    """Plays the agent of one rollout against a session; raises where the plan's agent crashes.
+
+    In a direct play it runs one tool call, see `Job.direct`; `base_url` is empty then.
+    """
 
     def __call__(
         self, rollout: int, base_url: str, request_kwargs: Mapping[str, Any], metadata: Mapping[str, Any]

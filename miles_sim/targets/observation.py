@@ -6,7 +6,7 @@ from pydantic import Field
 
 from miles_sim.document import Document
 
-SCHEMA: Literal["miles-sim/observation/1"] = "miles-sim/observation/1"
+SCHEMA: Literal["miles-sim/observation/2"] = "miles-sim/observation/2"
 
 
 class Error(Document):
@@ -88,6 +88,9 @@ class RolloutView(Document):
     shared_objects: tuple[str, ...] = ()
     """Mutable values that two samples, or a sample and the input, hold in common: `0.tokens is 1.tokens`."""
     session_metadata: dict[str, Any] | None = None
+    payload: str | None = None
+    """What the session server sent to the driver as this rollout's samples, base64, before it was broken on the way
+    if the job says so; None: cannot be told, or nothing was sent."""
 
 
 class ShardView(Document):
@@ -120,8 +123,9 @@ class BatchView(Document):
 class Observation(Document):
     """All that a target showed of one play."""
 
-    schema_: Literal["miles-sim/observation/1"] = Field(default=SCHEMA, alias="schema")
-    session: Literal["v1", "v2"]
+    schema_: Literal["miles-sim/observation/1", "miles-sim/observation/2"] = Field(default=SCHEMA, alias="schema")
+    """A document of version 1 is one of version 2 that leaves out what 2 has more, all of it optional."""
+    session: Literal["v1", "v2", "direct"]
     rollouts: tuple[RolloutView, ...]
     batch: BatchView | None = None
     """None: the target has no such part."""
