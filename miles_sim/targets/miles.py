@@ -17,6 +17,7 @@ from typing import Any
 from .base import AgentFunction, Job, TargetInfo
 from .miles_batch import Batch
 from .miles_release import AGENT_MODULE, Release, arguments, find_release
+from .miles_trainer import settings
 from .views import rollout_view, sample_view
 
 
@@ -39,6 +40,7 @@ class MilesTarget:
         async with AsyncExitStack() as stack:
             listener = stack.enter_context(_listener())
             args = arguments(job, checkpoint=self._checkpoint(job), port=listener.getsockname()[1])
+            vars(args).update(settings(job))
             server = self._release.session_server(args, job["engine_url"])
             await stack.enter_async_context(_served(server.app, listener))
             await stack.enter_async_context(_http_client(self._release.http_utils, args))
@@ -59,7 +61,7 @@ class MilesTarget:
             "schema": "miles-sim/observation/1",
             "session": job["session"],
             "rollouts": [view for view, _ in results],
-            "batch": self._batch.view(args, [returned for _, returned in results], job["batch"]["rewards"]),
+            "batch": self._batch.view(args, [returned for _, returned in results], job["batch"]),
             "sessions_open": sessions,
         }
 

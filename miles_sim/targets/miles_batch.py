@@ -1,107 +1,83 @@
-"""miles' own trainer side: validation, train data, metrics. Standard library and miles only."""
+"""What miles' own trainer side makes of a play's rollouts. Standard library and miles only."""
 
-import importlib
-import inspect
-import itertools
-import types
 from argparse import Namespace
 from copy import deepcopy
 from typing import Any
 
-from .miles_release import ENGINE_ACTOR, Release, exists, replace
-from .plain import scrubbed
-from .views import figures, give_rewards, groups_of, samples_of, train_columns
+from .miles_release import Release
+from .miles_trainer import PACKAGE, Trainer, find_trainer, flat
+from .plain import plain, scrubbed
+from .views import figures, give_rewards, groups_of, train_columns
 from .worker import error_document
-
-_PACKAGE = "miles.ray.rollout"
-
-
-def _package(release: Release) -> Any:
-    """The trainer side. Only a release that keeps it in one module needs the engine actor with it."""
-    if not exists(f"{_PACKAGE}.metrics"):
-        try:
-            importlib.import_module(ENGINE_ACTOR)
-        except Exception:  # no GPU stack: any of many errors
-            replace(ENGINE_ACTOR, release.stand_ins)
-    return importlib.import_module(_PACKAGE)
-
-
-def _part(module: str, name: str) -> Any:
-    """A function of the trainer side; None: this state has none of that name."""
-    if not exists(f"{_PACKAGE}.{module}"):
-        return None
-    return getattr(importlib.import_module(f"{_PACKAGE}.{module}"), name, None)
 
 
 class Batch:
-    """The three functions of the trainer side, as far as this release has them."""
+    """Validation, trimming, train data, shards and metrics, as far as this release has them."""
 
     def __init__(self, release: Release) -> None:
-        self.validate: Any = None
-        self.convert: Any = None
-        self.metrics: Any = None
+        self._trainer = Trainer()
         try:
-            package = _package(release)
-            if hasattr(package, "RolloutManager"):
-                self._from_manager(package)
-            else:
-                self._from_modules()
+            self._trainer = find_trainer(release)
         except Exception as error:
-            reason = f"{_PACKAGE} cannot be imported: {type(error).__name__}: {error}"
+            reason = f"{PACKAGE} cannot be imported: {type(error).__name__}: {error}"
         else:
-            reason = f"{_PACKAGE} has no such part"
-        self._tell(release, reason)
+            reason = f"{PACKAGE} has no such part"
+        parts = {"validate": "validate", "train_data": "convert", "trim": "trim", "shards": "split"}
+        for capability, part in {**parts, "metrics": "metrics"}.items():
+            if getattr(self._trainer, part) is None:
+                release.absent[f"batch.{capability}"] = reason
 
-    def _tell(self, release: Release, reason: str) -> None:
-        parts = {"validate": self.validate, "train_data": self.convert, "metrics": self.metrics}
-        release.absent.update({f"batch.{name}": reason for name, part in parts.items() if part is None})
-        release.absent.update(dict.fromkeys(("batch.trim", "batch.shards"), "this adapter does not play that part"))
-
-    def _from_manager(self, package: Any) -> None:
-        """Release 0.0.2: conversion is a pair of methods of a Ray actor, which need nothing else of it."""
-        manager = package.RolloutManager.__ray_metadata__.modified_class
-        hooks = {"custom_reward_post_process_func": None, "custom_convert_samples_to_train_data_func": None}
-
-        def convert(args: Namespace, samples: list[Any]) -> Any:
-            own = types.SimpleNamespace(args=args, **hooks)
-            own._post_process_rewards = types.MethodType(manager._post_process_rewards, own)
-            return manager._convert_samples_to_train_data(own, samples)
-
-        self.convert = convert
-        self.metrics = package.compute_metrics_from_samples
-
-    def _from_modules(self) -> None:
-        """Later states: one module a task, each of them a few weeks older or younger than the others."""
-        self.validate = _part("rollout_data_conversion", "validate_compact_rollout_ids")
-        conversion = _part("train_data_conversion", "convert_samples_to_train_data")
-        if conversion is not None:
-            settings: dict[str, Any] = {"metadata": {}, "custom_convert_samples_to_train_data_func": None}
-            settings["custom_reward_post_process_func"] = None
-            known = inspect.signature(conversion).parameters
-            self.convert = lambda args, samples: conversion(
-                args, samples, **{name: value for name, value in settings.items() if name in known}
-            )
-        self.metrics = _part("metrics", "_compute_metrics_from_samples") or _part(
-            "metrics", "compute_metrics_from_samples"
-        )
-
-    def view(self, args: Namespace, returned: list[Any], rewards: str) -> dict[str, Any] | None:
-        """A `BatchView` document of what all rollouts returned; they stay as they are."""
-        if self.validate is None and self.convert is None and self.metrics is None:
+    def view(self, args: Namespace, returned: list[Any], batch: dict[str, Any]) -> dict[str, Any] | None:
+        """A `BatchView` document of what all rollouts returned; they stay as they are. `batch`: as `Job` has it."""
+        if self._trainer == Trainer():
             return None
         view: dict[str, Any] = {"error": None, "train_data": None, "metrics": None}
         groups = deepcopy(groups_of(returned))
-        samples = [sample for item in itertools.chain.from_iterable(groups) for sample in samples_of(item)]
-        if not samples:
+        if not flat(groups):
             return view
+        give_rewards(groups, batch["rewards"])
         try:
-            if self.validate is not None:
-                self.validate(groups)
-            give_rewards(groups, rewards)
-            if self.convert is not None:
-                view["train_data"] = train_columns(self.convert(args, samples))
-            if self.metrics is not None:
-                view["metrics"] = figures(self.metrics(args, samples))
+            self._fill(view, args, groups, batch["dp_size"])
         except Exception as error:
             view["error"] = scrubbed(error_document(error))
         return view
+
+    def _fill(self, view: dict[str, Any], args: Namespace, groups: list[Any], ranks: int) -> None:
+        """In the trainer's order; what comes before an error stays in the view."""
+        trainer, everything, told = self._trainer, flat(groups), None
+        samples = everything
+        if trainer.validate is not None:
+            trainer.validate(groups)
+        if trainer.trim is not None:
+            samples, told = trainer.trim(args, groups, ranks)
+            view["dropped"] = _left_out(everything, samples)
+        if trainer.convert is not None:
+            data = trainer.convert(args, samples, told)
+            view["train_data"] = train_columns(data)
+            if trainer.split is not None:
+                columns = sorted(data)
+                view["shards"] = [_shard_view(shard, columns) for shard in trainer.split(args, data, ranks)]
+        if trainer.metrics is not None:
+            view["metrics"] = figures(trainer.metrics(args, samples))
+
+
+def _left_out(everything: list[Any], kept: list[Any]) -> list[int]:
+    """Effective ids of the rollouts of which no sample is kept."""
+    ids = [_effective_id(sample) for sample in everything]
+    there = {_effective_id(sample) for sample in kept}
+    return list(dict.fromkeys(id for id in ids if id is not None and id not in there))
+
+
+def _effective_id(sample: Any) -> int | None:
+    own: int | None = getattr(sample, "rollout_id", None)
+    other: int | None = sample.index
+    return other if own is None else own
+
+
+def _shard_view(shard: Any, columns: list[str]) -> dict[str, Any]:
+    return {
+        "columns": [name for name in columns if name in shard],
+        "partition": plain(list(shard["partition"])),
+        "rollout_ids": plain(list(shard.get("rollout_ids", ()))),
+        "num_microbatches": plain(list(shard.get("num_microbatches", ()))),
+    }

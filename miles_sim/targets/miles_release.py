@@ -189,8 +189,7 @@ def first_of(*names: str) -> str:
 
 
 def arguments(job: Job, *, checkpoint: str, port: int) -> Namespace:
-    """The part of miles' command line that a rollout, its session server and the batch part look at."""
-    groups = [entry.get("group_index") for entry in job["inputs"]]
+    """The part of miles' command line that a rollout and its session server look at."""
     return Namespace(
         hf_checkpoint=checkpoint,
         chat_template_path=None,
@@ -219,18 +218,6 @@ def arguments(job: Job, *, checkpoint: str, port: int) -> Namespace:
         rollout_num_gpus_per_engine=1,
         eval_num_gpus=0,
         use_distributed_post=False,
-        # the trainer's side
-        reward_key=None,
-        advantage_estimator="grpo",
-        rewards_normalization=job["batch"]["normalize"] != "none",
-        grpo_std_normalization=job["batch"]["normalize"] == "std",
-        n_samples_per_prompt=max(1, len(groups) // max(1, len(set(groups)))),
-        rollout_batch_size=max(1, len(set(groups))),
-        global_batch_size=1,
-        use_dynamic_global_batch_size=False,
-        disable_rollout_trim_samples=True,
-        log_reward_category=None,
-        ci_test=False,
     )
 
 
