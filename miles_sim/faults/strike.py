@@ -26,6 +26,10 @@ class Asked:
     body: bytes
 
 
+class CannotStrike(ValueError):
+    """What passed is not what the fault is made for; the exchange goes on as if there were none. Says why."""
+
+
 def unchanged(answer: Answer) -> Answer:
     """The default transformation."""
     return answer
@@ -45,9 +49,13 @@ class Strike:
     """0: the other side never hears of it."""
     at_once: bool = False
     """Deliver all copies at the same time, not one after the other."""
-    instead: Answer | None = None
+    instead: Answer | Callable[[Asked], Answer] | None = None
     """The answer where nothing is delivered; None with `refused`, `reset` or `stalled`."""
     reply: Callable[[Answer], Answer] = unchanged
+    """`CannotStrike` where the answer is none that it can change."""
+    against: Callable[[Answer, Answer], Answer] | None = None
+    """In place of `reply`, for what needs an earlier answer: (the first one that was handed over whole with status 200
+    for this rollout, this one). `CannotStrike` where there is none yet."""
     ending: Literal["whole", "refused", "reset", "stalled", "closed"] = "whole"
     """`refused`: no connection at all. `reset`: the connection breaks. `stalled`: nothing more comes, ever; who waits
     with a read timeout gets it at once in this process, and after that time over a socket. `closed`: the
@@ -60,6 +68,18 @@ class Strike:
     """The body comes in pieces of so many bytes; None: as it is."""
     life: tuple["Life", ...] = ()
     """What befalls the other side, in order."""
+
+    def stand_in(self, asked: Asked) -> Answer | None:
+        """The answer to a request that is not delivered."""
+        return self.instead(asked) if callable(self.instead) else self.instead
+
+    def altered(self, answer: Answer, earlier: Answer | None) -> Answer:
+        """The answer as it is handed over; `earlier`: see `against`."""
+        if self.against is None:
+            return self.reply(answer)
+        if earlier is None:
+            raise CannotStrike("no reply was given before this one")
+        return self.against(earlier, answer)
 
 
 @dataclass(frozen=True)
