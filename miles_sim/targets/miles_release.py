@@ -8,18 +8,20 @@ import platform
 import re
 import sys
 import types
-from argparse import Namespace
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .base import CAPABILITIES, Job
+from .base import CAPABILITIES
+from .miles_functions import PICKER, POSTPROCESSOR
+from .miles_wire import find_wire
 from .missing import missing_modules
 
-AGENT_MODULE = "miles_sim_agent"
-"""Module that holds the agent function while a play runs; miles loads it by its dotted path."""
 ENGINE_ACTOR = "miles.backends.sglang_utils.sglang_engine"
 """The trainer's modules import the actor that runs a GPU engine, and never touch it on the way from samples to data."""
+_TREES = "miles.rollout.session.v2"
+NODE_CAP = "MAX_NODES"
+"""Most generations of a tree, in its module."""
 _REPLACEABLE = ("sglang.srt.entrypoints.openai.encoding_dsv4",)
 """Modules of newer engines for single model families, none of them ours."""
 _NEEDED = (
@@ -42,7 +44,6 @@ _STANDS_ON = (
     "safetensors",
 )
 """Distributions whose versions decide what a miles does."""
-_APPEND_ROLES = ["tool", "user", "system"]
 
 
 @dataclass
@@ -56,6 +57,12 @@ class Release:
     session_server: Any
     load_tokenizer: Any
     http_utils: Any
+    direct: tuple[Any, Any] | None = None
+    """Its `generate` without tools and with them."""
+    driver: Any = None
+    """The module to which samples come as bytes."""
+    tree: Any = None
+    """The module that says how many generations a tree holds."""
     absent: dict[str, str] = field(default_factory=dict)
     stand_ins: list[str] = field(default_factory=list)
 
@@ -126,14 +133,43 @@ def _found_release() -> Release:
         http_utils=_imported("miles.utils.http_utils", stand_ins),
         stand_ins=stand_ins,
     )
-    fields = release.sample.__dataclass_fields__
-    if not exists("miles.rollout.session.v2"):
-        release.absent["session.v2"] = "there is no miles.rollout.session.v2"
-        release.absent["identity"] = "there are no tree sessions to give an identity to"
-    for capability in ("spec_info", "prefix_cache_info", "weight_versions"):
-        if capability not in fields:
-            release.absent[capability] = f"Sample has no {capability}"
+    _find_sample_parts(release)
+    _find_session_parts(release)
+    _find_direct(release)
     return release
+
+
+def _find_sample_parts(release: Release) -> None:
+    for capability in ("spec_info", "prefix_cache_info", "weight_versions"):
+        if capability not in release.sample.__dataclass_fields__:
+            release.absent[capability] = f"Sample has no {capability}"
+
+
+def _find_session_parts(release: Release) -> None:
+    release.driver = find_wire()
+    if release.driver is None:
+        release.absent["wire"] = "samples are assembled in the driver: nothing crosses but records"
+    if not exists(_TREES):
+        release.absent["session.v2"] = f"there is no {_TREES}"
+        release.absent["identity"] = "there are no tree sessions to give an identity to"
+        release.absent["hooks"] = release.absent["node_cap"] = "there are no tree sessions"
+        return
+    lacking = [name for name in (PICKER, POSTPROCESSOR) if not exists(name.rpartition(".")[0])]
+    if lacking:
+        release.absent["hooks"] = f"there is no {lacking[0]}"
+    release.tree = importlib.import_module(f"{_TREES}.tree_trajectory")
+    if not hasattr(release.tree, NODE_CAP):
+        release.absent["node_cap"] = f"{release.tree.__name__} has no {NODE_CAP}"
+
+
+def _find_direct(release: Release) -> None:
+    try:
+        release.direct = (
+            _imported("miles.rollout.generate_hub.single_turn", release.stand_ins).generate,
+            _imported("miles.rollout.generate_hub.multi_turn", release.stand_ins).generate,
+        )
+    except Exception as error:  # whatever a part that no other play needs may lack
+        release.absent["session.direct"] = f"generate_hub cannot be imported: {type(error).__name__}: {error}"
 
 
 def _keep_event_handlers(server: str, stand_ins: list[str]) -> None:
@@ -186,39 +222,6 @@ def first_of(*names: str) -> str:
     if found is None:
         raise ImportError(f"miles has none of {', '.join(names)}")
     return found
-
-
-def arguments(job: Job, *, checkpoint: str, port: int) -> Namespace:
-    """The part of miles' command line that a rollout and its session server look at."""
-    return Namespace(
-        hf_checkpoint=checkpoint,
-        chat_template_path=None,
-        apply_chat_template_kwargs=None,
-        tito_model=job["tito"],
-        tito_allowed_append_roles=list(_APPEND_ROLES),
-        use_session_server=job["session"],
-        session_server_ip="127.0.0.1",
-        session_server_port=port,
-        session_server_ports=[port],
-        session_message_matcher="strict",
-        session_sample_picker_path="miles.rollout.session.v2.picker_hub.drop_retries",
-        session_sample_postprocessor_path="miles.rollout.session.v2.postprocessor_hub.default_postprocess",
-        custom_agent_function_path=f"{AGENT_MODULE}.run",
-        generate_multi_samples=False,
-        max_seq_len=job["max_seq_len"],
-        save_debug_trajectory_data=None,
-        sglang_speculative_algorithm=job["speculative_algorithm"],
-        use_rollout_routing_replay=job["routing_replay"],
-        use_rollout_indexer_replay=False,
-        num_layers=job["routed_experts_layers"],
-        moe_router_topk=job["routed_experts_topk"],
-        miles_router_timeout=600.0,
-        sglang_server_concurrency=1024,
-        rollout_num_gpus=1,
-        rollout_num_gpus_per_engine=1,
-        eval_num_gpus=0,
-        use_distributed_post=False,
-    )
 
 
 def _version() -> str:

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from .base import Job
 from .miles_release import ENGINE_ACTOR, Release, exists, replace
 
 PACKAGE = "miles.ray.rollout"
@@ -45,34 +44,6 @@ def find_trainer(release: Release) -> Trainer:
             replace(ENGINE_ACTOR, release.stand_ins)
     package = importlib.import_module(PACKAGE)
     return _of_manager(package, release) if hasattr(package, "RolloutManager") else _of_modules(release)
-
-
-def settings(job: Job) -> dict[str, Any]:
-    """The part of miles' command line that its trainer side looks at.
-
-    A scenario without a size of steps means one step of all rollouts: as many as the ranks can share where there are
-    several, and there is nothing to trim where there is one.
-    """
-    batch, groups = job["batch"], [entry.get("group_index") for entry in job["inputs"]]
-    size, ranks = batch["global_batch_size"], batch["dp_size"]
-    return {
-        "reward_key": None,
-        "advantage_estimator": "grpo",
-        "rewards_normalization": batch["normalize"] != "none",
-        "grpo_std_normalization": batch["normalize"] == "std",
-        "n_samples_per_prompt": max(1, len(groups) // max(1, len(set(groups)))),
-        "rollout_batch_size": max(1, len(set(groups))),
-        "global_batch_size": size or len(groups),
-        "use_dynamic_global_batch_size": size is None and ranks > 1,
-        "disable_rollout_trim_samples": size is None and ranks == 1,
-        "balance_data": False,
-        "use_dynamic_batch_size": True,
-        "max_tokens_per_gpu": 1 << 30,
-        "micro_batch_size": None,
-        "load_debug_rollout_data": None,
-        "log_reward_category": None,
-        "ci_test": False,
-    }
 
 
 def _parallel(ranks: int) -> dict[str, int]:

@@ -55,6 +55,7 @@ def rollout_view(
     agent_ran: bool,
     error: BaseException | None = None,
     session_metadata: Any = None,
+    payload: str | None = None,
 ) -> dict[str, Any]:
     """A `RolloutView` document. `before`: the input's view as it stood; `sample`: the input; `returned`: its output."""
     samples = samples_of(returned)
@@ -68,6 +69,7 @@ def rollout_view(
         "samples": [sample_view(item) for item in samples],
         "shared_objects": shared_objects(owners) if samples else [],
         "session_metadata": plain(session_metadata),
+        "payload": payload,
     }
 
 

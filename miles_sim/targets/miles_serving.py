@@ -1,0 +1,88 @@
+"""miles' session server and its process-wide HTTP client, for one play. Standard library and uvicorn only."""
+
+import asyncio
+import contextlib
+import socket
+from argparse import Namespace
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+
+@contextmanager
+def listener() -> Iterator[socket.socket]:
+    """A socket that listens on a free loopback port: who connects early waits."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        found.listen(1024)
+        yield found
+
+
+@asynccontextmanager
+async def served(app: Any, at: socket.socket) -> AsyncIterator[None]:
+    """Serve `app` in this event loop, signals left alone."""
+    import uvicorn
+
+    closing = asyncio.Event()
+
+    class Server(uvicorn.Server):
+        def install_signal_handlers(self) -> None:
+            """Older uvicorn."""
+
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            """Newer uvicorn."""
+            yield
+
+        async def main_loop(self) -> None:
+            """In place of a look at the clock ten times a second; idle connections are not waited for either."""
+            await closing.wait()
+            for connection in list(self.server_state.connections):
+                connection.shutdown()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    server = Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=5))
+    serving = asyncio.ensure_future(server.serve(sockets=[at]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        closing.set()
+        await serving
+
+
+@asynccontextmanager
+async def http_client(http_utils: Any, args: Namespace) -> AsyncIterator[None]:
+    """miles' process-wide HTTP client, for one play."""
+    http_utils.init_http_client(args)
+    try:
+        yield
+    finally:
+        client, http_utils._http_client = http_utils._http_client, None
+        if client is not None:
+            await client.aclose()
+
+
+@contextmanager
+def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
+    """`value` under that name of the module, for a while."""
+    before = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, before)
+
+
+def open_sessions(app: Any) -> int | None:
+    """Sessions in the server's registry, which only its route functions hold; None: not found."""
+    for route in app.routes:
+        for cell in getattr(getattr(route, "endpoint", None), "__closure__", None) or ():
+            with contextlib.suppress(ValueError):  # a cell that is empty yet
+                held = cell.cell_contents
+                for registry in (held, getattr(held, "registry", None)):
+                    sessions = getattr(registry, "sessions", None)
+                    if isinstance(sessions, dict):
+                        return len(sessions)
+    return None

@@ -1,0 +1,38 @@
+"""What crosses between miles' session server and its driver. Standard library and miles only."""
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .garble import garbled
+from .miles_functions import Rollouts
+from .miles_serving import replaced
+
+_DRIVER = "miles.rollout.generate_utils.openai_endpoint_utils"
+_COLLECT = "post_bytes_no_retry"
+"""The driver's one call that is answered with bytes: the samples of a session."""
+
+
+def find_wire() -> Any:
+    """The driver's module, where samples come to it as bytes; None: it assembles them itself."""
+    driver = importlib.import_module(_DRIVER)
+    return driver if hasattr(driver, _COLLECT) else None
+
+
+@contextmanager
+def tapped(driver: Any, rollouts: Rollouts, garble: str | None) -> Iterator[dict[int, bytes]]:
+    """Rollout to the payload that the session server sent; the driver is given it, or what `garble` makes of it."""
+    payloads: dict[int, bytes] = {}
+    if driver is None:
+        yield payloads
+        return
+    collect = getattr(driver, _COLLECT)
+
+    async def tap(*arguments: Any, **named: Any) -> Any:
+        payload = await collect(*arguments, **named)
+        payloads[rollouts.number] = payload
+        return payload if garble is None else garbled(garble, payload)
+
+    with replaced(driver, _COLLECT, tap):
+        yield payloads
