@@ -1,7 +1,7 @@
 """A kind of fault: its name, where it strikes, what it does, and what the code under contract must make of it."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -41,9 +41,15 @@ class Kind:
     """Who may notice: the rollout that is struck, or all that share its engine (in `counters` alone)."""
     scenario: str
     """A scenario of the library that shows it."""
+    under: Mapping[str, Verdict]
+    """Session version to the verdict where it is another one."""
     effect: Callable[..., Any]
     """By edge: `(params, random) -> Strike` on `engine`, `session` and `driver`; `(params, Reply) -> Reply` on `model`;
     on `agent` see `miles_sim.faults.agent`. `random`: a `random.Random` of the place's own."""
+
+    def verdict_under(self, session: str) -> Verdict:
+        """The verdict under that session version."""
+        return self.under.get(session, self.verdict)
 
 
 _KINDS: dict[str, Kind] = {}
@@ -60,6 +66,7 @@ def kind(
     counters: tuple[str, ...] = (),
     radius: Literal["rollout", "engine"] = "rollout",
     scenario: str | None = None,
+    under: Mapping[str, Verdict] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter an effect into the catalogue; its docstring is the statement. `scenario`: default `fault-{name}`."""
 
@@ -80,6 +87,7 @@ def kind(
             counters=frozenset(counters),
             radius=radius,
             scenario=scenario or f"fault-{name}",
+            under=dict(under or {}),
             effect=effect,
         )
         return effect

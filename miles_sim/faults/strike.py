@@ -68,6 +68,9 @@ class Strike:
     """The body comes in pieces of so many bytes; None: as it is."""
     life: tuple["Life", ...] = ()
     """What befalls the other side, in order."""
+    leaves: Literal["agent", "rollout"] | None = None
+    """Who stops waiting at that place, in lieu of an ending: the agent hangs up on its request, which this exchange is
+    or serves, or the task that runs the whole rollout is cancelled. Nobody is left to be answered."""
 
     def stand_in(self, asked: Asked) -> Answer | None:
         """The answer to a request that is not delivered."""
@@ -86,7 +89,9 @@ class Strike:
 class Life:
     """Something that befalls the engine itself, through its own control endpoints."""
 
-    operation: Literal["flush_cache", "abort_all", "update_weights", "restart", "die", "revive"]
+    operation: Literal["flush_cache", "abort_all", "update_weights", "restart", "die", "revive", "forget"]
+    """`die`: from then on it refuses every connection. `forget`: the session server loses the session that the request
+    belongs to, as by a restart."""
     moment: Literal["before", "after"] = "before"
     """Before the request is delivered, or after it is answered."""
     weight_version: str | None = None
