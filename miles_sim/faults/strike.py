@@ -26,10 +26,6 @@ class Asked:
     body: bytes
 
 
-class CannotStrike(ValueError):
-    """What passed is not what the fault is made for; the exchange goes on as if there were none. Says why."""
-
-
 def unchanged(answer: Answer) -> Answer:
     """The default transformation."""
     return answer
