@@ -260,3 +260,4 @@ _garbled(
     "The reply says it is compressed, and is not.",
     lambda answer: _with(answer, answer.body, ("content-encoding", "gzip")),
     reason="the body cannot be decoded as it says",
+)
