@@ -16,6 +16,9 @@ FINAL = {"stop": "completed", "length": "truncated", "abort": "aborted"}
 UNFINISHED = frozenset({"length", "abort"})
 """Finish reasons of a reply that was cut: a server may refuse to go on from it."""
 
+SOUND_HOOKS = frozenset({"default", "all", "earliest", "latest", "none", "marks"})
+"""Hooks that give a list of samples that they were given, each once."""
+
 SERVER_OWNED = frozenset({"accumulated_token_ids", "tito_session_mismatch", "leaf", "messages", "lifecycle"})
 """Metadata keys that a session server writes itself."""
 
@@ -42,6 +45,12 @@ def rewards_clash(case: Case) -> bool:
         return False
     scored = ([s for s in rollout.samples if s.status != "aborted"] for rollout in case.rollouts)
     return any(len(samples) > 1 for samples in scored)
+
+
+def hook_fails(case: Case) -> bool:
+    """A picker or post-processor of the scenario raises, or gives what no hook may."""
+    hooks = case.scenario.hooks
+    return not {hooks.picker, hooks.postprocessor} <= SOUND_HOOKS
 
 
 def step_is_filled(case: Case) -> bool:

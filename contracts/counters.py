@@ -1,6 +1,6 @@
 """Counters: what the engine counted, and what of it reaches the driver and the plots."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from miles_sim.ledger import Generation
 from miles_sim.targets.observation import SampleView
@@ -241,6 +241,37 @@ def weight_versions_in_order(case: Case, rollout: RolloutCase, sample: SampleVie
         return
     expected = tuple(g.weight_version for g in found.generations)
     see.equal(sample.weight_versions, expected, "weight_versions")
+
+
+@rule(
+    "counters/direct-session-parity",
+    level="meaning",
+    needs={"session.direct"},
+    reason="A counter that one path collects and the other does not makes two runs of one model incomparable.",
+    source="miles PR #2028: update_from_meta_info counted on the direct path alone; design 6.2: one collector for both",
+)
+def direct_session_parity(cases: Mapping[str, Case], see: Recorder) -> None:
+    """What is right of a sample's counters where the engine is asked directly is right through a session server."""
+    direct = cases.get("direct")
+    if direct is None:
+        return
+    for name, other in cases.items():
+        for one, two in zip(direct.rollouts, other.rollouts, strict=True):
+            if other is not direct and len(one.samples) == len(two.samples) == 1:
+                for field, holds in _right(two).items():
+                    where = f"rollout {one.number}, direct and {name}"
+                    see.equal(holds, _right(one)[field], f"{field} is right on one path alone", where)
+
+
+def _right(rollout: RolloutCase) -> dict[str, bool]:
+    """Of a rollout of one sample: which of its counters are the engine's."""
+    (sample,), (found,) = rollout.samples, rollout.alignments
+    spec, info = spec_sums(found.generations), sample.prefix_cache_info
+    right = {field: value == spec[field] for field, value in counted(sample).items()}
+    cached = (info.cached_tokens, info.total_prompt_tokens) if info else None
+    right["prefix_cache_info"] = cached == _cache_sums(found.generations)
+    right["weight_versions"] = sample.weight_versions == tuple(g.weight_version for g in found.generations)
+    return right
 
 
 def _expected(case: Case, rollout: RolloutCase, sample: SampleView) -> dict[str, int] | None:

@@ -5,7 +5,7 @@ from itertools import pairwise
 from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.rule import RolloutCase
 
-from ._truth import fits, has_compaction, has_subagents, step_keys, trained
+from ._truth import SOUND_HOOKS, fits, has_compaction, has_subagents, hook_fails, step_keys, trained
 
 
 @rule(
@@ -63,8 +63,8 @@ def compaction_kept(case: Case, rollout: RolloutCase, see: Recorder) -> None:
 )
 def order_stable(case: Case, rollout: RolloutCase, see: Recorder) -> None:
     """Samples come longest path first; of equally long ones, that of the later step first."""
-    if case.scenario.max_seq_len is not None:
-        return  # a cut sample does not show the length of its path
+    if case.scenario.max_seq_len is not None or case.scenario.hooks.picker != "default":
+        return  # a cut sample does not show the length of its path; and a picker's order is its own
     order = {node.generation.id: number for number, node in enumerate(rollout.lineage.nodes)}
     parallel = set(step_keys(case.scenario.plan.steps, "parallel"))
     places = []
@@ -81,6 +81,34 @@ def order_stable(case: Case, rollout: RolloutCase, see: Recorder) -> None:
             found=f"{next_length} turns",
             detail=f"sample {number}",
         )
+
+
+@rule(
+    "selection/hooks-contained",
+    level="meaning",
+    needs={"hooks"},
+    reason="A picker of one's own that fails must cost its rollout by name, never hand the trainer samples it made up.",
+    source="miles session v2 core (422 for a hook that fails); design 6.4, 6.7",
+)
+def hooks_contained(case: Case, rollout: RolloutCase, see: Recorder) -> None:
+    """A sound hook decides which samples there are; one that fails is an error that names it, and leaves no sample."""
+    hooks = case.scenario.hooks
+    if hooks == type(hooks)() or not rollout.lineage.nodes:
+        return
+    error = rollout.view.error
+    if hook_fails(case):
+        which = "postprocessor" if hooks.picker in SOUND_HOOKS else "picker"
+        told = error is not None and which in error.message
+        found = f"{error.type}: {error.message}" if error else f"{len(rollout.samples)} samples"
+        see.that(told, f"a {which} that fails", expected=f"an error that names the {which}", found=found)
+        see.equal(len(rollout.samples), 0, f"samples beside a {which} that fails")
+    elif see.that(error is None, "a sound hook failed", expected="samples", found=error.message if error else ""):
+        chosen = [leaf.step for leaf in rollout.lineage.leaves]
+        ends = [rollout.lineage.by_id[found.generations[-1].id].step for _, _, found in trained(rollout)]
+        see.equal(sorted(ends), sorted(chosen), "paths that became samples are not those that the picker chose")
+        if hooks.postprocessor == "marks":
+            marks = [sample.metadata.get("marked") for _, sample, _ in trained(rollout)]
+            see.equal(marks, [True] * len(chosen), "what the post-processor wrote is not on each sample")
 
 
 def _later(one: int | None, other: int | None) -> bool:

@@ -7,7 +7,7 @@ from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.alignment import align
 from miles_sim.verify.rule import RolloutCase
 
-from ._truth import UNFINISHED, fits, must_be_rejected, step_keys, trained
+from ._truth import UNFINISHED, fits, hook_fails, must_be_rejected, step_keys, trained
 
 _SAME = (
     "tokens",
@@ -45,7 +45,7 @@ def none_left_behind(case: Case, see: Recorder) -> None:
 )
 def ends_in_samples(case: Case, rollout: RolloutCase, see: Recorder) -> None:
     """A rollout whose input can be named ends in samples, whatever its agent did."""
-    if must_be_rejected(case, rollout.input):
+    if must_be_rejected(case, rollout.input) or hook_fails(case) or case.scenario.garble is not None:
         return
     error = rollout.view.error
     see.that(
@@ -138,6 +138,8 @@ def _strangers(case: Case, rollout: RolloutCase, sample: SampleView) -> list[str
 )
 def v1_v2_parity(cases: Mapping[str, Case], see: Recorder) -> None:
     """What both session versions serve gives the same trained ids, logprobs, counters and status."""
+    if not {"v1", "v2"} <= cases.keys():
+        return
     linear, tree = cases["v1"], cases["v2"]
     for one, other in zip(linear.rollouts, tree.rollouts, strict=True):
         if must_be_rejected(tree, other.input):

@@ -1,14 +1,14 @@
 """Tokens: what the trainer sees is what the engine saw and said, id by id."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from miles_sim.ledger import Generation
 from miles_sim.targets.observation import SampleView
 from miles_sim.tokenizer import ByteTokenizer
 from miles_sim.verify import Case, Recorder, rule
-from miles_sim.verify.alignment import shared
+from miles_sim.verify.alignment import Alignment, shared
 from miles_sim.verify.lineage import Node
 from miles_sim.verify.rule import RolloutCase
 
@@ -242,7 +242,7 @@ def truncation_at_turn(case: Case, rollout: RolloutCase, sample: SampleView, see
     source="miles merge_samples (decodes turn by turn)",
 )
 def text_agrees(case: Case, rollout: RolloutCase, sample: SampleView, see: Recorder) -> None:
-    """`response` is the text of the response's ids."""
+    """`response` is the text of the response's ids; asked for directly, stop tokens that ended a reply may be out."""
     found = rollout.alignment(sample)
     if not found.spans:
         return
@@ -250,10 +250,18 @@ def text_agrees(case: Case, rollout: RolloutCase, sample: SampleView, see: Recor
     edges = sorted({found.response_start, found.length, *(edge for s in found.spans for edge in (s.start, s.end))})
     pieces = [sample.tokens[start:end] for start, end in pairwise(edges)]
     whole = tokenizer.decode(sample.tokens[found.response_start :])
-    by_turn = "".join(tokenizer.decode(piece) for piece in pieces)
-    see.that(
-        sample.response in (whole, by_turn), "the text is not that of the ids", expected=whole, found=sample.response
-    )
+    allowed = [whole, "".join(tokenizer.decode(piece) for piece in pieces)]
+    if case.session == "direct":
+        allowed += _without_stops(tokenizer, sample.tokens, found)
+    see.that(sample.response in allowed, "the text is not that of the ids", expected=whole, found=sample.response)
+
+
+def _without_stops(tokenizer: ByteTokenizer, tokens: Sequence[int], found: Alignment) -> Iterator[str]:
+    """The text less the last reply's stop token, and less that of each: `/generate` gives its text without."""
+    ends = [span.end for span in found.spans if span.matched and tokens[span.end - 1] in tokenizer.stop_ids]
+    for left_out in ([end for end in ends if end == found.length], ends):
+        kept = [token for at, token in enumerate(tokens) if at >= found.response_start and at + 1 not in left_out]
+        yield tokenizer.decode(kept)
 
 
 def _nearest(prompt: tuple[int, ...], generations: tuple[Generation, ...]) -> str:

@@ -44,7 +44,12 @@ def every_computed_field_crosses(case: Case, rollout: RolloutCase, sample: Sampl
 def agent_metadata_crosses(case: Case, rollout: RolloutCase, sample: SampleView, see: Recorder) -> None:
     """What the agent function returned stands in each sample's metadata, and under v2 its reward is the sample's."""
     returned = case.scenario.plan.returns
-    if returned is None or not rollout.alignment(sample).spans or not agent_finished(case, rollout):
+    if (
+        case.session == "direct"
+        or returned is None
+        or not rollout.alignment(sample).spans
+        or not agent_finished(case, rollout)
+    ):
         return
     for key in sorted(set(returned) - SERVER_OWNED):
         see.equal(sample.metadata.get(key), returned[key], "what the agent returned was lost", key)

@@ -7,15 +7,16 @@ from miles_sim.agent.plan import asked
 from miles_sim.agent.steps import MAX_DRAWS
 from miles_sim.engine.settings import EngineSettings
 from miles_sim.reply import ReplyRule
-from miles_sim.scenarios.model import Scenario
+from miles_sim.scenarios.model import Scenario, SessionVersion
 
 
-def engine_settings(scenario: Scenario) -> EngineSettings:
+def engine_settings(scenario: Scenario, session: SessionVersion = "v2") -> EngineSettings:
     """The scenario's engine with a rule for each reply of the plan, behind the scenario's own rules.
 
-    A retry is one more attempt of the request that it repeats; the last one answers any further attempt too.
+    A retry is one more attempt of the request that it repeats; the last one answers any further attempt too. Where
+    the engine is asked directly, a rule is found in the whole prompt: the latest question goes first.
     """
-    rules = list(scenario.engine.rules)
+    rules: list[ReplyRule] = []
     tags = set()
     for question in asked(scenario.plan.steps):
         if question.tag in tags:  # the same words, and so the same reply
@@ -26,7 +27,9 @@ def engine_settings(scenario: Scenario) -> EngineSettings:
             ReplyRule(contains=f"[{question.tag}]", attempt=attempt if attempt < last else None, reply=reply)
             for attempt, reply in enumerate(question.replies)
         ]
-    return scenario.engine.model_copy(update={"rules": tuple(rules)})
+    if session == "direct":
+        rules.reverse()
+    return scenario.engine.model_copy(update={"rules": (*scenario.engine.rules, *rules)})
 
 
 def sampling(scenario: Scenario, rollout: int) -> dict[str, Any]:

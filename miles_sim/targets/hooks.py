@@ -1,10 +1,10 @@
 """Hooks as a scenario names them, made of functions over any implementation's samples. Standard library only."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-Hook = Callable[[list[Any], Mapping[str, Any]], Any]
+Hook = Callable[[list[Any], dict[str, Any]], Any]
 """`fn(samples, session_metadata)`: a picker or a post-processor."""
 MARK = "marked"
 """Metadata key that the post-processor `marks` writes."""
@@ -25,7 +25,7 @@ def picker(name: str) -> Hook:
 def postprocessor(name: str, default: Hook) -> Hook:
     """The post-processor of that name (`Scenario.hooks.postprocessor`); `default` is the target's own."""
 
-    def marks(samples: list[Any], session_metadata: Mapping[str, Any]) -> Any:
+    def marks(samples: list[Any], session_metadata: dict[str, Any]) -> Any:
         finished = default(samples, session_metadata)
         for sample in finished:
             sample.metadata[MARK] = True
@@ -34,7 +34,7 @@ def postprocessor(name: str, default: Hook) -> Hook:
     return {**_PICKERS, "default": default, "marks": marks}[name]
 
 
-def _raises(samples: list[Any], session_metadata: Mapping[str, Any]) -> Any:
+def _raises(samples: list[Any], session_metadata: dict[str, Any]) -> Any:
     raise HookFailure("the hook failed")
 
 

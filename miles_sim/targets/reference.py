@@ -6,17 +6,22 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 
 import miles_sim
 from miles_sim.rollout.generate import GenerateInput, generate
 from miles_sim.rollout.sample import Sample
+from miles_sim.rollout.selection import POSTPROCESSORS
 from miles_sim.rollout.session.server import SessionServer
 from miles_sim.rollout.settings import RolloutSettings
+from miles_sim.targets import hooks
 from miles_sim.targets.base import CAPABILITIES, AgentFunction, Job, TargetInfo
+from miles_sim.targets.crossing import Crossing
+from miles_sim.targets.observation import SCHEMA
 from miles_sim.targets.reference_batch import batch_view
+from miles_sim.targets.reference_direct import play_direct
 from miles_sim.targets.views import rollout_view, sample_view
 from miles_sim.tokenizer import ByteTokenizer
 from miles_sim.transport import LocalNetwork, serve
@@ -61,28 +66,38 @@ class ReferenceTarget:
         )
 
     async def play(self, job: Job, agent: AgentFunction) -> dict[str, Any]:
-        settings = replace(
-            self._settings,
-            session=job["session"],
-            speculative_algorithm=job["speculative_algorithm"],
-            max_seq_len=job["max_seq_len"],
-            routing_replay=job["routing_replay"],
-            routed_experts_layers=job["routed_experts_layers"],
-        )
         tokenizer = ByteTokenizer(job["tokenizer"])
+        if job["session"] == "direct":
+            settings = self._for(job, "v1")
+            async with _way(self._network) as way:
+                results = await play_direct(job, agent, settings, tokenizer, way)
+            return _document(job, results)
+        settings = self._for(job, job["session"])
         server = SessionServer(settings, tokenizer, job["engine_url"], transport=self._network)
-        async with self._reachable(server) as url, _client(self._network) as client:
-            plays = [_Rollout(job, number, settings, url, client, agent).play() for number in range(len(job["inputs"]))]
+        async with self._reachable(server) as url, _way(self._network) as way:
+            plays = [_Rollout(job, number, settings, url, way, agent).play() for number in range(len(job["inputs"]))]
             results = await asyncio.gather(*plays)
-            sessions_open, requests_open = server.sessions_open, server.requests_open
-        return {
-            "schema": "miles-sim/observation/1",
-            "session": job["session"],
-            "rollouts": [view for view, _ in results],
-            "batch": batch_view([returned for _, returned in results], job["batch"]),
-            "sessions_open": sessions_open,
-            "requests_open": requests_open,
+            left = {"sessions_open": server.sessions_open, "requests_open": server.requests_open}
+        return {**_document(job, results), **left}
+
+    def _for(self, job: Job, session: Literal["v1", "v2"]) -> RolloutSettings:
+        decided: dict[str, Any] = {
+            "session": session,
+            "speculative_algorithm": job["speculative_algorithm"],
+            "max_seq_len": job["max_seq_len"],
+            "routing_replay": job["routing_replay"],
+            "routed_experts_layers": job["routed_experts_layers"],
         }
+        if (matcher := job.get("message_matcher", "strict")) != "strict":
+            decided["message_matcher"] = matcher
+        if (most := job.get("max_nodes")) is not None:
+            decided["max_nodes"] = most
+        asked = job.get("hooks")
+        if asked and asked["picker"] != "default":
+            decided["sample_picker"] = hooks.picker(asked["picker"])
+        if asked and asked["postprocessor"] != "default":
+            decided["sample_postprocessor"] = hooks.postprocessor(asked["postprocessor"], POSTPROCESSORS["default"])
+        return replace(self._settings, **decided)
 
     async def close(self) -> None:
         """Nothing outlives a play."""
@@ -112,20 +127,21 @@ class _Rollout:
         number: int,
         settings: RolloutSettings,
         url: str,
-        client: httpx.AsyncClient,
+        way: httpx.AsyncBaseTransport,
         agent: AgentFunction,
     ) -> None:
         self._number = number
         self._agent = agent
         self._agent_ran = False
         self._sample = Sample(**job["inputs"][number])
+        self._crossing = Crossing(way, job.get("garble"))
         self._input = GenerateInput(
             settings=settings,
             sample=self._sample,
             sampling_params=job["sampling"][number],
             agent=self._run_agent,
             session_url=url,
-            client=client,
+            client=client(self._crossing),
         )
 
     async def play(self) -> tuple[dict[str, Any], Any]:
@@ -137,7 +153,7 @@ class _Rollout:
         except Exception as raised:
             error = raised
         view = rollout_view(before, self._sample, returned, agent_ran=self._agent_ran, error=error)
-        return view, returned
+        return {**view, "payload": self._crossing.payload}, returned
 
     async def _run_agent(
         self, base_url: str, prompt: Any, request_kwargs: dict[str, Any], metadata: dict[str, Any]
@@ -146,12 +162,27 @@ class _Rollout:
         return await self._agent(self._number, base_url, request_kwargs, metadata)
 
 
+def client(way: httpx.AsyncBaseTransport) -> httpx.AsyncClient:
+    """A client that speaks plain HTTP: certificates would be read for nothing, at 80 ms a play."""
+    return httpx.AsyncClient(transport=way, timeout=None, trust_env=False, verify=False)
+
+
 @asynccontextmanager
-async def _client(network: LocalNetwork | None) -> AsyncIterator[httpx.AsyncClient]:
-    # speaks to our own session server over plain HTTP: certificates would be read for nothing, at 80 ms a play
-    client = httpx.AsyncClient(transport=network, timeout=None, trust_env=False, verify=False)
-    try:
-        yield client
-    finally:
-        if network is None:  # a network is its owner's to close
-            await client.aclose()
+async def _way(network: LocalNetwork | None) -> AsyncIterator[httpx.AsyncBaseTransport]:
+    if network is not None:  # its owner's to close
+        yield network
+        return
+    async with httpx.AsyncHTTPTransport(verify=False, trust_env=False, limits=_MANY) as way:
+        yield way
+
+
+_MANY = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+
+
+def _document(job: Job, results: list[tuple[dict[str, Any], Any]]) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "session": job["session"],
+        "rollouts": [view for view, _ in results],
+        "batch": batch_view([returned for _, returned in results], job["batch"]),
+    }

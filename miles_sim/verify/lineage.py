@@ -26,6 +26,8 @@ class Lineage:
     """The nodes of one rollout in plan order."""
 
     nodes: tuple[Node, ...]
+    picker: str = "default"
+    """Which leaves are chosen (`Scenario.hooks.picker`); one that fails chooses as by default."""
 
     @cached_property
     def by_step(self) -> dict[str, Node]:
@@ -47,8 +49,11 @@ class Lineage:
 
     @cached_property
     def leaves(self) -> tuple[Node, ...]:
-        """Ends of the paths that the trainer must see: nothing continues them, and they were not asked again."""
-        return tuple(node for node in self.nodes if not node.superseded and not self.children[node.step])
+        """Ends of the paths that the trainer must see: nothing continues them, and they were not asked again; or what
+        a picker of someone's own chooses."""
+        ends = tuple(node for node in self.nodes if not self.children[node.step])
+        chosen = {"all": ends, "none": (), "earliest": ends[:1], "latest": ends[-1:]}
+        return chosen.get(self.picker, tuple(node for node in ends if not node.superseded))
 
     @cached_property
     def kept(self) -> tuple[Node, ...]:
@@ -73,8 +78,8 @@ class Lineage:
         return tuple(reversed(path))
 
 
-def lineage(turns: Iterable[Turn], generations: Iterable[Generation]) -> Lineage:
-    """The tree of the requests that were answered."""
+def lineage(turns: Iterable[Turn], generations: Iterable[Generation], picker: str = "default") -> Lineage:
+    """The tree of the requests that were answered. `picker`: as `Lineage` has it."""
     by_id = {generation.id: generation for generation in generations}
     answered = [turn for turn in turns if turn.response_id in by_id]
     superseded = {turn.retry_of for turn in answered}
@@ -83,5 +88,6 @@ def lineage(turns: Iterable[Turn], generations: Iterable[Generation]) -> Lineage
             Node(turn, by_id[turn.response_id], turn.step in superseded)
             for turn in answered
             if turn.response_id is not None
-        )
+        ),
+        picker,
     )

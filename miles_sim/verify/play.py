@@ -2,24 +2,26 @@
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from miles_sim.agent.direct import ToolBench, opening, turns
 from miles_sim.agent.player import play_plan
 from miles_sim.document import DocumentError, read
 from miles_sim.engine.engine import Engine
 from miles_sim.ledger import Generation, Ledger, Turn
 from miles_sim.scenarios.compile import engine_settings, sampling
 from miles_sim.scenarios.model import Scenario, SessionVersion
-from miles_sim.targets.base import Job, PlayError, Target, TargetError
+from miles_sim.targets.base import DirectJob, Hooks, Job, PlayError, Target, TargetError
 from miles_sim.targets.observation import Observation
 from miles_sim.tokenizer import FAMILIES, ByteTokenizer
 from miles_sim.transport import LocalNetwork, serve
 from miles_sim.verify.rule import Case
+from miles_sim.verify.tap import App, Tap
 
 ENGINE_HOST = "engine"
 
@@ -39,16 +41,20 @@ async def play(
     answers nonsense.
     """
     info = await target.describe()
-    engine = Engine(engine_settings(scenario), seed=scenario.seed)
+    engine = Engine(engine_settings(scenario, session), seed=scenario.seed)
+    tap = Tap(engine.app)
     journals: list[list[Turn]] = [[] for _ in scenario.rollouts]
+    benches = [ToolBench(scenario.plan, scenario.seed) for _ in scenario.rollouts]
     async with AsyncExitStack() as stack:
-        engine_url = await stack.enter_async_context(_reachable(engine, network))
+        engine_url = await stack.enter_async_context(_reachable(tap, network))
         client = await stack.enter_async_context(_client(network))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="miles-sim-")))
 
         async def agent(
             rollout: int, base_url: str, request_kwargs: Mapping[str, Any], metadata: Mapping[str, Any]
         ) -> dict[str, Any] | None:
+            if session == "direct":
+                return await benches[rollout].call(request_kwargs)
             return await play_plan(
                 scenario.plan,
                 client=client,
@@ -72,6 +78,8 @@ async def play(
             what = f"play: {type(error).__name__}: {error}"
             raise PlayError(f"{info['name']}: {scenario.name}/{session}: {what}", what) from error
         requests_open = engine.requests_open
+    if session == "direct":
+        journals = [list(turns(scenario.plan, *asked)) for asked in _by_rollout(scenario, engine.generations, tap)]
     return Case(
         scenario=scenario,
         session=session,
@@ -82,12 +90,12 @@ async def play(
 
 
 @asynccontextmanager
-async def _reachable(engine: Engine, network: LocalNetwork | None) -> AsyncIterator[str]:
+async def _reachable(app: App, network: LocalNetwork | None) -> AsyncIterator[str]:
     if network is None:
-        async with serve(engine.app) as url:
+        async with serve(app) as url:
             yield url
         return
-    network.mount(ENGINE_HOST, engine.app)
+    network.mount(ENGINE_HOST, app)
     try:
         yield f"http://{ENGINE_HOST}"
     finally:
@@ -107,7 +115,7 @@ async def _client(network: LocalNetwork | None) -> AsyncIterator[httpx.AsyncClie
 def _job(scenario: Scenario, session: SessionVersion, engine_url: str, folder: Path) -> Job:
     family = FAMILIES[scenario.engine.tokenizer]
     speculative, experts = scenario.engine.speculative, scenario.engine.experts
-    return Job(
+    job = Job(
         session=session,
         engine_url=engine_url,
         tokenizer=family.name,
@@ -121,7 +129,25 @@ def _job(scenario: Scenario, session: SessionVersion, engine_url: str, folder: P
         routed_experts_layers=experts.layers if experts else 1,
         routed_experts_topk=experts.topk if experts else 1,
         batch=scenario.batch.model_dump(mode="json"),
+        hooks=Hooks(picker=scenario.hooks.picker, postprocessor=scenario.hooks.postprocessor),
+        message_matcher=scenario.matcher,
+        max_nodes=scenario.max_nodes,
+        garble=scenario.garble,
     )
+    if session == "direct":
+        job["direct"] = DirectJob(
+            tools=list(scenario.plan.tools), parser=family.tool_format, max_turns=max(1, len(scenario.plan.steps))
+        )
+        for values in job["inputs"]:
+            values["prompt"] = opening(scenario.plan, scenario.seed)
+    return job
+
+
+def _by_rollout(scenario: Scenario, generations: list[Generation], tap: Tap) -> Iterator[tuple[int, list[Generation]]]:
+    """Number and generations of each rollout of a direct play, told apart by the sampling seed they were asked with."""
+    for number in range(len(scenario.rollouts)):
+        own = sampling(scenario, number)["sampling_seed"]
+        yield number, [g for g in generations if tap.seeds.get(g.id) == own]
 
 
 def _ledger(generations: list[Generation], journals: list[list[Turn]]) -> Ledger:

@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from miles_sim.ledger import Generation, Ledger, Turn
-from miles_sim.scenarios.model import RolloutInput, Scenario
+from miles_sim.scenarios.model import RolloutInput, Scenario, SessionVersion
 from miles_sim.targets.observation import Observation, RolloutView, SampleView
 from miles_sim.tokenizer import FAMILIES
 from miles_sim.verify.alignment import Alignment, align
@@ -56,10 +56,10 @@ class RolloutCase:
     turns: tuple[Turn, ...]
     generations: tuple[Generation, ...]
     """All that its agent was answered with, superseded attempts included."""
-    kept: tuple[Generation, ...]
-    """Less what the agent asked again."""
     max_trim_tokens: int = 0
     """Of the scenario's tokenizer family."""
+    picker: str = "default"
+    """Which leaves become samples (`Scenario.hooks.picker`)."""
 
     @property
     def samples(self) -> tuple[SampleView, ...]:
@@ -68,7 +68,12 @@ class RolloutCase:
     @cached_property
     def lineage(self) -> Lineage:
         """Which generation continues which."""
-        return lineage(self.turns, self.generations)
+        return lineage(self.turns, self.generations, self.picker)
+
+    @cached_property
+    def kept(self) -> tuple[Generation, ...]:
+        """Those that the trainer must see: on the path of a leaf that is chosen."""
+        return tuple(node.generation for node in self.lineage.kept)
 
     @cached_property
     def alignments(self) -> tuple[Alignment, ...]:
@@ -92,7 +97,7 @@ class Case:
     """One play, ready to be judged: scenario and ledger say what is true, the observation what came out."""
 
     scenario: Scenario
-    session: Literal["v1", "v2"]
+    session: SessionVersion
     ledger: Ledger
     observation: Observation
     capabilities: frozenset[str] = frozenset()
@@ -111,8 +116,8 @@ class Case:
                 input=self.scenario.rollouts[number],
                 turns=self.ledger.turns_of(number),
                 generations=self.ledger.generations_of(number),
-                kept=self.ledger.kept_of(number),
                 max_trim_tokens=FAMILIES[self.scenario.engine.tokenizer].max_trim_tokens,
+                picker=self.scenario.hooks.picker,
             )
             for number, view in enumerate(self.observation.rollouts)
         )

@@ -1,0 +1,31 @@
+"""What crosses between session server and driver: kept as it was sent, and broken on the way where that is asked."""
+
+import base64
+
+import httpx
+
+from miles_sim.targets.garble import garbled
+
+
+class Crossing(httpx.AsyncBaseTransport):
+    """One driver's way to its session server; `way` stays its owner's to close."""
+
+    def __init__(self, way: httpx.AsyncBaseTransport, garble: str | None) -> None:
+        self._way = way
+        self._garble = garble
+        self.payload: str | None = None
+        """The latest samples as they were sent, base64."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        response = await self._way.handle_async_request(request)
+        if request.method != "POST" or not request.url.path.endswith("/samples") or response.status_code != 200:
+            return response
+        content = await response.aread()
+        await response.aclose()
+        self.payload = base64.b64encode(content).decode()
+        headers = [(name, value) for name, value in response.headers.multi_items() if name != "content-length"]
+        given = content if self._garble is None else garbled(self._garble, content)
+        return httpx.Response(response.status_code, headers=headers, content=given)
+
+    async def aclose(self) -> None:
+        """Nothing of its own to close."""

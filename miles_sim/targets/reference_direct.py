@@ -1,0 +1,67 @@
+"""The direct path of miles-sim's own implementation under contract: no session server, tools in the driver."""
+
+import asyncio
+from typing import Any
+
+import httpx
+
+from miles_sim.rollout.direct.generate import DirectInput, generate_direct
+from miles_sim.rollout.direct.tools import TaggedJsonParser, Tools
+from miles_sim.rollout.sample import Sample
+from miles_sim.rollout.settings import RolloutSettings
+from miles_sim.targets.base import AgentFunction, Job, TargetError
+from miles_sim.targets.views import rollout_view, sample_view
+from miles_sim.tokenizer import ByteTokenizer
+
+PARSERS = {"qwen25": TaggedJsonParser}
+"""SGLang's name of a tool-call format to the parser of ours that reads it."""
+
+
+async def play_direct(
+    job: Job, agent: AgentFunction, settings: RolloutSettings, tokenizer: ByteTokenizer, way: httpx.AsyncBaseTransport
+) -> list[tuple[dict[str, Any], Any]]:
+    """Of each rollout its view, and its sample or None. TargetError for a tool-call format that has no parser here."""
+    parser = job["direct"]["parser"]
+    if job["direct"]["tools"] and parser not in PARSERS:
+        raise TargetError(f"direct: no parser for tool calls of {parser!r}; there are {sorted(PARSERS)}")
+    client = httpx.AsyncClient(transport=way, timeout=None, trust_env=False, verify=False)
+    plays = (_one(job, number, agent, settings, tokenizer, client) for number in range(len(job["inputs"])))
+    return await asyncio.gather(*plays)
+
+
+async def _one(
+    job: Job,
+    number: int,
+    agent: AgentFunction,
+    settings: RolloutSettings,
+    tokenizer: ByteTokenizer,
+    client: httpx.AsyncClient,
+) -> tuple[dict[str, Any], Any]:
+    ran: list[str] = []
+
+    async def execute(name: str, arguments: dict[str, Any]) -> str:
+        ran.append(name)
+        answer = await agent(number, "", {"name": name, "arguments": arguments}, {})
+        return str((answer or {})["content"])
+
+    direct = job["direct"]
+    parser = PARSERS.get(direct["parser"], TaggedJsonParser)()
+    tools = Tools(specs=direct["tools"], parser=parser, execute=execute, max_turns=direct["max_turns"])
+    sample = Sample(**job["inputs"][number])
+    before = sample_view(sample)
+    returned, error = None, None
+    try:
+        returned = await generate_direct(
+            DirectInput(
+                settings=settings,
+                sample=sample,
+                sampling_params=job["sampling"][number],
+                tokenizer=tokenizer,
+                engine_url=job["engine_url"],
+                client=client,
+                tools=tools if direct["tools"] else None,
+            )
+        )
+    except Exception as raised:
+        error = raised
+    return rollout_view(before, sample, returned, agent_ran=bool(ran), error=error), returned
