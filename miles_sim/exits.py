@@ -25,6 +25,7 @@ def honest() -> Iterator[None]:
 
 def _ours() -> tuple[type[Exception], ...]:
     from miles_sim.bench.load import BenchError
+    from miles_sim.campaign.settings import CampaignError
     from miles_sim.cli.choices import Impossible
     from miles_sim.document import DocumentError
     from miles_sim.engine.fleet import FleetError
@@ -41,6 +42,7 @@ def _ours() -> tuple[type[Exception], ...]:
     return (
         BenchError,
         BisectError,
+        CampaignError,
         Impossible,
         DocumentError,
         FleetError,

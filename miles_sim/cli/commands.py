@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from miles_sim.bench.cli import app as bench
+from miles_sim.cli.campaign import campaign, shrink
 from miles_sim.cli.options import AsJson, Checkout, Optimize, Packs, Python, Seed, TargetName, Workers
 from miles_sim.cli.search import search
 from miles_sim.cli.session import session
@@ -34,6 +35,7 @@ app = typer.Typer(
     miles-sim verify                              our own implementation
     miles-sim verify --target miles --python PY   the miles that PY imports
     miles-sim run subagent-fork-after             one scenario, its samples
+    miles-sim campaign --rollouts 10000           random rollouts under random faults
     miles-sim serve --port 30000                  a simulated SGLang engine
     miles-sim session --engine URL                the session server before any engine
 
@@ -43,7 +45,7 @@ app = typer.Typer(
 
 app.add_typer(bench, name="bench")
 app.command()(session)
-for command in (search, doctor, compare, bisect, baseline, digest, verdicts):
+for command in (search, campaign, shrink, doctor, compare, bisect, baseline, digest, verdicts):
     app.command()(command)
 
 # ruff: noqa: UP045 - the oldest Typer that we allow reads no `X | None`
