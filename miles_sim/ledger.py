@@ -101,12 +101,24 @@ class Fired(Document):
     """Response ids of generations that were made all the same, and whose reply nobody was given as it was."""
 
 
+class Missed(Document):
+    """One fault that was due and found nothing that it could spoil."""
+
+    fault: int
+    kind: str
+    rollout: int
+    step: str
+    attempt: int
+    reason: str | None
+
+
 class Ledger(Document):
     """Everything true about one play. Order is the plan's, never that of arrival."""
 
     generations: tuple[Generation, ...] = ()
     turns: tuple[Turn, ...] = ()
     fired: tuple[Fired, ...] = ()
+    missed: tuple[Missed, ...] = ()
 
     def generation(self, response_id: str) -> Generation | None:
         """The generation that the engine gave this id."""

@@ -2,8 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Any
 
 import httpx
@@ -28,6 +28,7 @@ class LocalNetwork(httpx.AsyncBaseTransport):
     def __init__(self) -> None:
         self._apps: dict[str, httpx.ASGITransport] = {}
         self._outside: httpx.AsyncHTTPTransport | None = None
+        self._front: httpx.AsyncBaseTransport | None = None
 
     def mount(self, host: str, app: ASGIApp) -> None:
         """Serve `host` by `app`; a host can be mounted once."""
@@ -38,7 +39,22 @@ class LocalNetwork(httpx.AsyncBaseTransport):
     def unmount(self, host: str) -> None:
         del self._apps[host]
 
+    @contextmanager
+    def interposed(self, wrap: Callable[[httpx.AsyncBaseTransport], httpx.AsyncBaseTransport]) -> Iterator[None]:
+        """Meanwhile all requests go to `wrap(hosts)`, where `hosts` is the way that they take otherwise."""
+        if self._front is not None:
+            raise ValueError("wrap: something is interposed already")
+        self._front = wrap(_Hosts(self))
+        try:
+            yield
+        finally:
+            self._front = None
+
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return await (self.reach(request) if self._front is None else self._front.handle_async_request(request))
+
+    async def reach(self, request: httpx.Request) -> httpx.Response:
+        """Straight to the host, whatever is interposed."""
         inside = self._apps.get(request.url.host)
         if inside is not None:
             return await inside.handle_async_request(request)
@@ -50,6 +66,16 @@ class LocalNetwork(httpx.AsyncBaseTransport):
     async def aclose(self) -> None:
         if self._outside is not None:
             await self._outside.aclose()
+
+
+class _Hosts(httpx.AsyncBaseTransport):
+    """The hosts of a network, nothing between."""
+
+    def __init__(self, network: LocalNetwork) -> None:
+        self._network = network
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return await self._network.reach(request)
 
 
 class ListenError(OSError):

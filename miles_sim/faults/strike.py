@@ -5,6 +5,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 
+class CannotStrike(ValueError):
+    """What is there has nothing of the kind to spoil; the message is the reason. It goes on as it is."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """A response, whole."""

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from miles_sim.agent.plan import Compact, Parallel, Plan, Say, Subagent, Tool, keyed
 from miles_sim.document import Document
 from miles_sim.engine.settings import EngineSettings
+from miles_sim.faults.plan import Fault
 
 SessionVersion = Literal["v1", "v2", "direct"]
 Picker = Literal["default", "all", "earliest", "latest", "none", "raises", "foreign", "duplicate", "nothing"]
@@ -85,6 +86,8 @@ class Scenario(Document):
     garble: Garble | None = None
     """How each payload of samples is broken between session server and driver."""
     plan: Plan
+    faults: tuple[Fault, ...] = Field(default=(), max_length=1_000)
+    """What goes wrong, where and when."""
 
     @model_validator(mode="after")
     def _distinct(self) -> "Scenario":
@@ -123,4 +126,12 @@ class Scenario(Document):
     def _of_trees(self) -> "Scenario":
         if self.hooks != Hooks() and self.sessions != ("v2",):
             raise ValueError("hooks: only tree sessions have hooks: sessions must be [v2]")
+        return self
+
+    @model_validator(mode="after")
+    def _strikable(self) -> "Scenario":
+        if self.faults:
+            from miles_sim.faults.check import check  # loads every kind
+
+            check(self.faults, self.plan, rollouts=len(self.rollouts), sessions=self.sessions)
         return self

@@ -3,7 +3,7 @@
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,12 @@ from miles_sim.targets.observation import Observation
 from miles_sim.tokenizer import FAMILIES, ByteTokenizer
 from miles_sim.transport import LocalNetwork, serve
 from miles_sim.verify.rule import Case
+from miles_sim.verify.struck import Faults
 from miles_sim.verify.tap import App, Tap
 
 ENGINE_HOST = "engine"
+AGENT_TIMEOUT = 600.0
+"""Seconds that the agent waits for an answer, as OpenAI's client does by default."""
 
 
 async def play(
@@ -47,7 +50,8 @@ async def play(
     benches = [ToolBench(scenario.plan, scenario.seed) for _ in scenario.rollouts]
     async with AsyncExitStack() as stack:
         engine_url = await stack.enter_async_context(_reachable(tap, network))
-        client = await stack.enter_async_context(_client(network))
+        faults = Faults(scenario, session)
+        client = await stack.enter_async_context(_client(network, faults if scenario.faults else None))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="miles-sim-")))
 
         async def agent(
@@ -55,6 +59,7 @@ async def play(
         ) -> dict[str, Any] | None:
             if session == "direct":
                 return await benches[rollout].call(request_kwargs)
+            faults.told(rollout, base_url)
             return await play_plan(
                 scenario.plan,
                 client=client,
@@ -83,7 +88,7 @@ async def play(
     return Case(
         scenario=scenario,
         session=session,
-        ledger=_ledger(engine.generations, journals),
+        ledger=faults.on(_ledger(engine.generations, journals)),
         observation=_observation(document, scenario, session, info["name"], requests_open),
         capabilities=frozenset(info["capabilities"]) | ({"python-O"} if info["optimize"] else set()),
     )
@@ -103,13 +108,15 @@ async def _reachable(app: App, network: LocalNetwork | None) -> AsyncIterator[st
 
 
 @asynccontextmanager
-async def _client(network: LocalNetwork | None) -> AsyncIterator[httpx.AsyncClient]:
-    client = httpx.AsyncClient(transport=network, timeout=None)
-    try:
-        yield client
-    finally:
-        if network is None:  # a network is its owner's to close
-            await client.aclose()
+async def _client(network: LocalNetwork | None, faults: Faults | None) -> AsyncIterator[httpx.AsyncClient]:
+    """The agent's. With `network` all that goes through it may be struck, else the agent's own requests alone."""
+    if network is not None:  # its owner's to close
+        with nullcontext() if faults is None else network.interposed(faults.between):
+            yield httpx.AsyncClient(transport=network, timeout=AGENT_TIMEOUT)
+        return
+    async with httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=None)) as outside:
+        way = outside if faults is None else faults.between(outside)
+        yield httpx.AsyncClient(transport=way, timeout=AGENT_TIMEOUT)
 
 
 def _job(scenario: Scenario, session: SessionVersion, engine_url: str, folder: Path) -> Job:

@@ -1,0 +1,114 @@
+"""What a fault plan cannot mean, refused with the place and the reason before anything is played."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from itertools import combinations
+
+from miles_sim.agent.plan import Plan, asked, walk
+from miles_sim.agent.steps import Retry
+from miles_sim.faults.catalogue import UnknownFaultError
+from miles_sim.faults.decide import Order, ParamsError, ordered
+from miles_sim.faults.locate import DRIVER_STEPS, questions
+from miles_sim.faults.place import Edge, Place
+from miles_sim.faults.plan import Fault
+
+RETURN = "return"
+"""Step of the agent's edge at its end, where it returns."""
+_EDGES_OF: dict[str, frozenset[Edge]] = {
+    "v1": frozenset({"engine", "session", "driver", "model", "agent"}),
+    "v2": frozenset({"engine", "session", "driver", "model", "agent"}),
+    "direct": frozenset({"engine", "model"}),
+}
+"""Where a play of each session version can be struck: a direct one has no session server and no agent's requests."""
+
+
+class FaultPlanError(ValueError):
+    """A plan of faults that is unknown, unreachable or contradictory."""
+
+
+def check(faults: Sequence[Fault], plan: Plan, *, rollouts: int, sessions: Iterable[str]) -> None:
+    """`FaultPlanError` for the first fault that cannot be, or for two of which one could never strike.
+
+    `rollouts`: how many the scenario has. A fault that a draw decides is asked only whether it could strike.
+    """
+    orders = tuple(_known(number, fault) for number, fault in enumerate(faults))
+    for order in orders:
+        _edge_is_there(order, sessions)
+        _where_is_somewhere(order, plan, rollouts)
+    for one, other in combinations(orders, 2):
+        _not_both(one, other, plan, rollouts)
+
+
+def places(plan: Plan, edge: Edge, rollouts: Iterable[int]) -> Iterator[Place]:
+    """All places of an edge that a play could come to, attempts in order."""
+    for rollout in rollouts:
+        for ordinal, (step, attempts) in enumerate(_steps(plan, edge)):
+            for attempt in range(attempts):
+                yield Place(rollout, ordinal, step, attempt)
+
+
+def _known(number: int, fault: Fault) -> Order:
+    try:
+        (order,) = ordered([fault])
+    except (UnknownFaultError, ParamsError) as error:
+        raise FaultPlanError(f"faults[{number}]: {error}") from None
+    return Order(number, order.fault, order.kind, order.params)
+
+
+def _edge_is_there(order: Order, sessions: Iterable[str]) -> None:
+    for session in sessions:
+        if order.kind.edge not in _EDGES_OF[session]:
+            raise FaultPlanError(
+                f"faults[{order.number}]: kind {order.kind.name!r} strikes on the edge {order.kind.edge!r}, "
+                f"and session {session!r} has only {', '.join(sorted(_EDGES_OF[session]))}"
+            )
+
+
+def _where_is_somewhere(order: Order, plan: Plan, rollouts: int) -> None:
+    where, edge, at = order.fault.where, order.kind.edge, f"faults[{order.number}]"
+    if where.rollout is not None and where.rollout >= rollouts:
+        raise FaultPlanError(f"{at}: where.rollout: {where.rollout} is not one of the {rollouts}, counted from 0")
+    steps = _steps(plan, edge)
+    fitting = [(step, attempts) for step, attempts in steps if where.step is None or fnmatchcase(step, where.step)]
+    if not fitting:
+        known = ", ".join(step for step, _ in steps) or "none"
+        raise FaultPlanError(
+            f"{at}: where.step: {where.step!r} fits no step of the edge {edge!r}: {known}{_hint(plan)}"
+        )
+    most = max(attempts for _, attempts in fitting)
+    if where.attempt is not None and where.attempt >= most:
+        raise FaultPlanError(
+            f"{at}: where.attempt: {where.attempt} is never made: attempts are 0 to {most - 1} "
+            "(plan.retries, and steps that retry, make more)"
+        )
+    if not any(order.fits(place) for place in places(plan, edge, [where.rollout or 0])):
+        raise FaultPlanError(f"{at}: when: fits none of the {len(steps)} steps of the edge {edge!r} that where allows")
+
+
+def _hint(plan: Plan) -> str:
+    retries = [key for key, step in walk(plan.steps) if isinstance(step, Retry)]
+    return f" (retry {', '.join(retries)}: a further attempt of the step that it asks again)" if retries else ""
+
+
+def _not_both(one: Order, other: Order, plan: Plan, rollouts: int) -> None:
+    if one.kind.edge != other.kind.edge or not (one.certain and other.certain):
+        return
+    named = {order.fault.where.rollout for order in (one, other)} - {None}
+    for place in places(plan, one.kind.edge, sorted(rollout or 0 for rollout in named or {0})):
+        if one.fits(place) and other.fits(place):
+            raise FaultPlanError(
+                f"faults[{one.number}] and faults[{other.number}]: {one.kind.name!r} and {other.kind.name!r} both "
+                f"strike rollout {place.rollout}, step {place.step!r}, attempt {place.attempt}, and one request "
+                "is struck once"
+            )
+
+
+def _steps(plan: Plan, edge: Edge) -> list[tuple[str, int]]:
+    """Step and number of attempts, in order."""
+    retries = int(getattr(plan, "retries", 0)) + 1
+    if edge == "driver":
+        return [(step, 1) for step in DRIVER_STEPS]
+    if edge == "agent":
+        return [*((key, 1) for key, _ in walk(plan.steps)), (RETURN, 1)]
+    replies = {question.key: len(question.replies) for question in asked(plan.steps)}
+    return [(question.key, replies[question.key] * retries) for question in questions(plan)]

@@ -1,0 +1,60 @@
+"""Decides for each HTTP exchange of a play whether and how it is struck, and takes it down."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from miles_sim.faults.decide import Order, randomness, striking
+from miles_sim.faults.journal import Entry, Journal
+from miles_sim.faults.locate import Locate, Spot
+from miles_sim.faults.place import Edge, Place
+from miles_sim.faults.strike import Answer, Asked, Strike
+
+THROUGH = Strike()
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """One exchange of the plan."""
+
+    edge: Edge
+    place: Place
+    strike: Strike = THROUGH
+    """By default it goes through as it is."""
+    entry: Entry | None = None
+    """Its line of the journal, if it is struck: who carries it out adds what was lost, and why it could not be done."""
+
+
+class Injector:
+    """One a play. `seed`: the scenario's. Requests of one place are told apart by their number alone."""
+
+    def __init__(self, orders: Sequence[Order], *, seed: int, locate: Locate, journal: Journal) -> None:
+        self._orders = tuple(orders)
+        self._seed = seed
+        self._locate = locate
+        self._journal = journal
+        self._attempts: Counter[Spot] = Counter()
+        self._first: dict[tuple[Edge, int], Answer] = {}
+
+    def meet(self, asked: Asked) -> Meeting | None:
+        """What becomes of this exchange; None: it is none of the plan's."""
+        spot = self._locate(asked)
+        if spot is None:
+            return None
+        attempt = self._attempts[spot]
+        self._attempts[spot] += 1
+        place = Place(spot.rollout, spot.ordinal, spot.step, attempt)
+        order = striking(self._orders, spot.edge, place, seed=self._seed)
+        if order is None:
+            return Meeting(spot.edge, place)
+        strike: Strike = order.kind.effect(order.params, randomness(order, place, seed=self._seed))
+        return Meeting(spot.edge, place, strike, self._journal.met(order, place))
+
+    def handed_over(self, meeting: Meeting, answer: Answer) -> None:
+        """A whole answer reached who asked; the first good one of a rollout is kept, as `Strike.against` needs it."""
+        if answer.status == 200:
+            self._first.setdefault((meeting.edge, meeting.place.rollout), answer)
+
+    def earlier(self, meeting: Meeting) -> Answer | None:
+        """The first good answer that this rollout was given on this edge."""
+        return self._first.get((meeting.edge, meeting.place.rollout))
