@@ -1,6 +1,6 @@
 """The agent's side of one conversation: its messages, and which step each reply answered."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,8 @@ class Conversation:
     """What subagents reported; goes into the next user message."""
     request: Request | None = None
     """The latest one of this conversation's own."""
+    omitted: frozenset[str] = frozenset()
+    """Fields that its requests do not carry, though the plan has them."""
 
     @property
     def parent(self) -> str | None:
@@ -50,6 +52,15 @@ class Conversation:
         self.messages.append(kept)
         self.replies.append((step, len(self.messages)))
 
+    def rewrite(self, messages: Sequence[Message], omitted: frozenset[str] = frozenset()) -> None:
+        """Puts other messages in the place of all: what stands behind the first that differs continues no reply.
+        A request that carries less than those before continues none either."""
+        pairs = enumerate(zip(self.messages, messages, strict=False))
+        kept = next((n for n, (old, put) in pairs if old != put), min(len(self.messages), len(messages)))
+        self.messages = list(messages)
+        self.replies = [] if omitted - self.omitted else [(s, n) for s, n in self.replies if n <= kept]
+        self.omitted |= omitted
+
     def withdraw(self) -> None:
         """Takes the latest reply back, so that another can stand in its place."""
         self.messages.pop()
@@ -58,7 +69,8 @@ class Conversation:
     def fork(self, at: str | None) -> "Conversation":
         """A conversation with this one's history up to and with the reply to `at` (default: the latest)."""
         count = len(self.replies) if at is None else [step for step, _ in self.replies].index(at) + 1
-        return Conversation(self.messages[: self.replies[count - 1][1]], self.replies[:count], opens="subagent")
+        end = self.replies[count - 1][1]
+        return Conversation(self.messages[:end], self.replies[:count], opens="subagent", omitted=self.omitted)
 
     def cut(self, tail: int) -> None:
         """Keeps the system message and the last `tail` messages, less tool messages at their front."""

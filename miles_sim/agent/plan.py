@@ -42,6 +42,9 @@ class Plan(Document):
     tools: tuple[dict[str, Any], ...] = ()
     """Tool definitions in OpenAI's form, sent with every request."""
     steps: tuple[Step, ...] = Field(default=())
+    retries: int = Field(default=0, ge=0, le=10)
+    """How often a request is made again, at once, where the transport failed or the status was 408, 409, 429 or from
+    500 up: what OpenAI's client does (`max_retries`), less its pauses."""
     returns: dict[str, Any] | None = None
     """What the agent function returns at the end: metadata for its samples, `reward` among it."""
 

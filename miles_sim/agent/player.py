@@ -1,8 +1,7 @@
 """Plays an agent plan over plain OpenAI chat completions."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -10,6 +9,8 @@ import orjson
 
 from miles_sim.agent.conversation import Conversation, Message, Request
 from miles_sim.agent.errors import AgentCrash, AgentReplyError, AgentRequestError
+from miles_sim.agent.exchange import CANCELLED, Exchange, Reply
+from miles_sim.agent.hook import PLANNED, RETURN, AgentGone, Deed, Doing, Hook, changed
 from miles_sim.agent.plan import (
     Compact,
     Crash,
@@ -38,33 +39,37 @@ async def play_plan(
     seed: int,
     model: str = "sim",
     journal: list[Turn],
+    hook: Hook | None = None,
 ) -> dict[str, Any] | None:
     """Plays `plan` against `{base_url}/v1/chat/completions` and gives what the plan returns.
 
     `request_kwargs` go into every request, as miles hands them to an agent function. Messages depend on `seed` and
     the plan alone: each rollout says the same. `journal` takes one `Turn` a request, failed ones included, and
-    stands in the plan's order when this returns or raises.
+    stands in the plan's order when this returns or raises. `hook` may make the agent do something else.
     Raises `AgentCrash` where the plan says so, `AgentRequestError` for a refused or lost request,
     `AgentReplyError` for a reply that the plan cannot go on from. Of several parallel branches each is played to
     its end; then the first error in the plan's order is raised.
     """
     order = {key: place for place, (key, _) in enumerate(walk(plan.steps))}
-    player = _Player(plan, client, f"{base_url.rstrip('/')}/v1/chat/completions", request_kwargs, rollout, seed, model)
+    url = f"{base_url.rstrip('/')}/v1/chat/completions"
+    player = _Player(plan, client, url, request_kwargs, rollout, seed, model, hook)
     try:
         await player.steps(player.conversation(), plan.steps, "")
+    except AgentGone:
+        pass
     finally:
-        journal += sorted(player.journal, key=lambda turn: order[turn.step])
-    return None if plan.returns is None else dict(plan.returns)
+        journal += sorted(player.journal, key=lambda turn: _place(turn, order))
+    returned = None if plan.returns is None else dict(plan.returns)
+    deed = PLANNED if hook is None else hook.does(Doing(RETURN, returned=returned))
+    if deed.before is not None:
+        raise deed.before()
+    return returned if deed.returns is None else deed.returns(returned)
 
 
-@dataclass(frozen=True)
-class _Reply:
-    status: int
-    """0 where the transport failed."""
-    text: str
-    id: str | None = None
-    finish_reason: str | None = None
-    message: Message | None = None
+def _place(turn: Turn, order: Mapping[str, int]) -> tuple[int, int]:
+    """In the plan's order, further requests of a step behind its own."""
+    step, _, number = turn.step.partition("~")
+    return order[step], int(number or 0)
 
 
 class _Player:
@@ -77,8 +82,10 @@ class _Player:
         rollout: int,
         seed: int,
         model: str,
+        hook: Hook | None,
     ) -> None:
-        self.plan, self.client, self.url, self.rollout, self.seed = plan, client, url, rollout, seed
+        self.plan, self.hook, self.rollout, self.seed = plan, hook, rollout, seed
+        self.exchange = Exchange(client, url, plan.retries)
         self.journal: list[Turn] = []
         self.options: dict[str, Any] = {**request_kwargs, "model": model}
         if plan.tools:
@@ -135,7 +142,8 @@ class _Player:
         if old is None:
             raise AgentReplyError(f"step {key!r}: there is no request to ask again")
         talk.withdraw()
-        await self.send(talk, Request(key, "retry", old.parent, old.body, retry_of=old.step))
+        deed = self.does(talk, key, own=0, options=self.options)
+        await self.send(talk, Request(key, "retry", old.parent, old.body, retry_of=old.step), deed)
 
     async def together(self, talk: Conversation, subagents: Sequence[tuple[str, Subagent]]) -> None:
         """Plays subagents at the same time, each to its end."""
@@ -157,58 +165,96 @@ class _Player:
         options: Mapping[str, Any] | None = None,
     ) -> None:
         kind = talk.opens if talk.opens and talk.request is None and step.do != "compact" else step.do
-        parent = talk.parent
         talk.messages += messages
-        body: dict[str, Any] = {**self.options, **(options or {}), "messages": talk.messages}
+        fields: dict[str, Any] = {**self.options, **(options or {})}
         if step.max_tokens is not None:
-            body["max_tokens"] = step.max_tokens
-        await self.send(talk, Request(key, kind, parent, orjson.dumps(body)))
+            fields["max_tokens"] = step.max_tokens
+        deed = self.does(talk, key, own=len(messages), options=fields)
+        if deed.messages is not None or deed.omitted:
+            talk.rewrite(talk.messages if deed.messages is None else deed.messages, deed.omitted)
+        body = {name: value for name, value in fields.items() if name not in talk.omitted}
+        body["messages"] = talk.messages
+        await self.send(talk, Request(key, kind, talk.parent, orjson.dumps(body)), deed)
 
-    async def send(self, talk: Conversation, request: Request) -> None:
+    def does(self, talk: Conversation, key: str, *, own: int, options: Mapping[str, Any]) -> Deed:
+        """What the agent does at a step whose messages stand at the end of the conversation."""
+        if self.hook is None:
+            return PLANNED
+        return self.hook.does(Doing(key, tuple(talk.messages), own, options))
+
+    async def send(self, talk: Conversation, request: Request, deed: Deed) -> None:
         """One request, journaled whatever becomes of it; its reply goes into the history."""
         talk.request = request
-        reply = _Reply(0, "cancelled")
-        try:
-            reply = await self.post(request.body)
-        finally:
-            self.journal.append(
-                Turn(
-                    rollout=self.rollout,
-                    step=request.step,
-                    kind=request.kind,
-                    parent=request.parent,
-                    retry_of=request.retry_of,
-                    status=reply.status,
-                    response_id=reply.id,
-                    finish_reason=reply.finish_reason,
-                )
-            )
+        if deed.before is not None:
+            raise deed.before()
+        if deed.later is not None and self.hook is not None:
+            self.hook.later(deed.later, lambda: self.ask_late(request))
+        reply = await self.replied(request, deed)
         if reply.status != 200:
             raise AgentRequestError(request.step, reply.status, reply.text)
         if reply.message is None:
             raise AgentReplyError(f"step {request.step!r}: the reply is no chat completion: {reply.text[:500]}")
         talk.answered(request.step, reply.message)
+        if deed.after is not None:
+            raise deed.after()
 
-    async def post(self, body: bytes) -> _Reply:
+    async def replied(self, request: Request, deed: Deed) -> Reply:
+        """The reply to a request, which is made again as often as the plan says; further ones are made but once."""
+        for number, change in enumerate(deed.earlier, start=1):
+            await self.journaled(request, self.exchange.once(changed(request.body, change)), number)
+        bodies = [changed(request.body, change) for change in deed.beside]
+        if not bodies:
+            return await self.journaled(request, self.exchange.post(request.body))
+        posts = (self.exchange.post(request.body), *(self.exchange.once(body) for body in bodies))
+        replies = [CANCELLED] * (1 + len(bodies))
         try:
-            response = await self.client.post(self.url, content=body, headers={"content-type": "application/json"})
-        except httpx.RequestError as error:
-            return _Reply(0, f"{type(error).__name__}: {error}")
-        return _read(response)
+            replies = await asyncio.gather(*posts)
+            if bodies == [changed(request.body, lambda body: body)]:
+                replies.sort(key=lambda reply: (reply.status != 200, reply.id or ""))
+        finally:
+            for number, reply in enumerate(replies):
+                self.enter(request, reply, number)
+        return replies[0]
 
+    async def journaled(self, request: Request, post: Awaitable[Reply], number: int = 0) -> Reply:
+        reply = CANCELLED
+        try:
+            reply = await post
+        finally:
+            self.enter(request, reply, number)
+        return reply
 
-def _read(response: httpx.Response) -> _Reply:
-    if response.status_code != 200:
-        return _Reply(response.status_code, response.text)
-    try:
-        document = orjson.loads(response.content)
-        choice = document["choices"][0]
-        message, finish_reason, name = choice["message"], choice["finish_reason"], document["id"]
-    except (ValueError, LookupError, TypeError):
-        return _Reply(200, response.text)
-    if not isinstance(message, dict) or not isinstance(name, str):
-        return _Reply(200, response.text)
-    return _Reply(200, "", name, finish_reason if isinstance(finish_reason, str) else None, message)
+    def enter(self, request: Request, reply: Reply, number: int) -> None:
+        """Into the journal; `number` counts the further requests of a step."""
+        self.journal.append(
+            Turn(
+                rollout=self.rollout,
+                step=f"{request.step}~{number}" if number else request.step,
+                kind="extra" if number else request.kind,
+                parent=request.parent,
+                retry_of=None if number else request.retry_of,
+                status=reply.status,
+                response_id=reply.id,
+                finish_reason=reply.finish_reason,
+                failed=reply.failed,
+            )
+        )
+
+    async def ask_late(self, request: Request) -> None:
+        """Once more, when nobody waits for it."""
+        await self.exchange.once(request.body)
+
+    def turn(self, request: Request, reply: Reply) -> Turn:
+        return Turn(
+            rollout=self.rollout,
+            step=request.step,
+            kind=request.kind,
+            parent=request.parent,
+            retry_of=request.retry_of,
+            status=reply.status,
+            response_id=reply.id,
+            finish_reason=reply.finish_reason,
+        )
 
 
 def _user(talk: Conversation, text: str, tag: str) -> Message:
