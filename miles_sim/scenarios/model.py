@@ -47,6 +47,8 @@ class Batch(Document):
     """Data-parallel ranks."""
     normalize: Literal["none", "mean", "std"] = "std"
     """Rewards as they are; less the mean of their prompt's rollouts; and over their standard deviation as well."""
+    rollout_time: float | None = Field(default=None, gt=0)
+    """Seconds that the rollouts of the batch took together; with it throughput is part of the metrics."""
     rewards: Literal["rollout", "sample"] = "rollout"
     """`sample`: a reward model scores each sample by itself: 1 for a rollout's first, 1/2 for its second, and so on."""
 
@@ -77,12 +79,18 @@ class Scenario(Document):
     max_seq_len: int | None = Field(default=None, ge=1)
     routing_replay: bool = False
     """Samples carry the experts that each transition was routed to; needs `engine.experts`."""
+    lora: str | None = None
+    """Adapter that is trained, of those in `engine.lora`; miles calls its own `miles_lora`. None: the model itself."""
     batch: Batch = Batch()
     hooks: Hooks = Hooks()
     matcher: Literal["strict", "loose_tool_call", "role_content_only"] = "strict"
     """How a tree session tells whether replayed messages are those it stored."""
     max_nodes: int | None = Field(default=None, ge=1)
     """Most generations of a session; None: as many as the target lets there be."""
+    abandoned: bool = False
+    """When the agent returns, one more request of its own is under way, and nobody waits for the answer."""
+    replayed: Literal["alike", "one_by_one"] | None = None
+    """It is played a second time: just so, or with one agent running after the other."""
     garble: Garble | None = None
     """How each payload of samples is broken between session server and driver."""
     plan: Plan
@@ -99,6 +107,12 @@ class Scenario(Document):
     def _replayable(self) -> "Scenario":
         if self.routing_replay and self.engine.experts is None:
             raise ValueError("routing_replay: needs engine.experts: an engine without has no rows to replay")
+        return self
+
+    @model_validator(mode="after")
+    def _loaded(self) -> "Scenario":
+        if self.lora is not None and self.lora not in (self.engine.lora or {}):
+            raise ValueError(f"lora: {self.lora!r} is none of engine.lora: {sorted(self.engine.lora or {})}")
         return self
 
     @model_validator(mode="after")

@@ -14,6 +14,7 @@ CAPABILITIES: dict[str, str] = {
     "session.direct": "samples straight from the engine's /generate, tool calls between replies included",
     "hooks": "takes a sample picker and a post-processor of others",
     "node_cap": "most generations of a session can be set",
+    "lora": "asks the engine for the adapter that is trained",
     "wire": "tells what crossed between session server and driver, and can be handed a broken payload",
     "spec_info": "samples carry speculative-decoding counters",
     "prefix_cache_info": "samples carry prefix-cache counters",
@@ -85,6 +86,8 @@ class _Asked(TypedDict, total=False):
     """`strict`, `loose_tool_call`, or `role_content_only`. Absent: strict."""
     max_nodes: int | None
     """Most generations of a session; None or absent: the target's own. Capability `node_cap`."""
+    lora: str | None
+    """Name of the adapter that is trained; None or absent: the model itself is. Capability `lora`."""
     garble: str | None
     """How each payload of samples is broken on its way to the driver (`miles_sim.targets.garble`); None or absent: not
     at all. Capability `wire`."""
@@ -116,7 +119,7 @@ class Job(_Asked):
     routed_experts_layers: int
     routed_experts_topk: int
     batch: dict[str, Any]
-    """`global_batch_size`, `dp_size`, `normalize`, `rewards`, as a scenario's `batch` has them."""
+    """`global_batch_size`, `dp_size`, `normalize`, `rewards`, `rollout_time`, as a scenario's `batch` has them."""
 
 
 class TargetInfo(TypedDict):

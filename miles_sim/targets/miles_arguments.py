@@ -26,6 +26,8 @@ def _rollout(job: Job, checkpoint: str) -> dict[str, Any]:
         "sglang_speculative_algorithm": job["speculative_algorithm"],
         "use_rollout_routing_replay": job["routing_replay"],
         "use_rollout_indexer_replay": False,
+        "lora_rank": 0 if job.get("lora") is None else 8,
+        "lora_adapter_path": None,
         "num_layers": job["routed_experts_layers"],
         "moe_router_topk": job["routed_experts_topk"],
         "sglang_server_concurrency": 1024,

@@ -37,12 +37,14 @@ class Batch:
             return view
         give_rewards(groups, batch["rewards"])
         try:
-            self._fill(view, args, groups, batch["dp_size"])
+            self._fill(view, args, groups, batch["dp_size"], batch.get("rollout_time"))
         except Exception as error:
             view["error"] = scrubbed(error_document(error))
         return view
 
-    def _fill(self, view: dict[str, Any], args: Namespace, groups: list[Any], ranks: int) -> None:
+    def _fill(
+        self, view: dict[str, Any], args: Namespace, groups: list[Any], ranks: int, seconds: float | None
+    ) -> None:
         """In the trainer's order; what comes before an error stays in the view."""
         trainer, everything, told = self._trainer, flat(groups), None
         samples = everything
@@ -59,6 +61,8 @@ class Batch:
                 view["shards"] = [_shard_view(shard, columns) for shard in trainer.split(args, data, ranks)]
         if trainer.metrics is not None:
             view["metrics"] = figures(trainer.metrics(args, samples))
+            if seconds is not None and trainer.throughput is not None:
+                view["metrics"] |= figures(trainer.throughput(args, samples, seconds), "perf/")
 
 
 def _left_out(everything: list[Any], kept: list[Any]) -> list[int]:

@@ -143,6 +143,8 @@ def _find_sample_parts(release: Release) -> None:
     for capability in ("spec_info", "prefix_cache_info", "weight_versions"):
         if capability not in release.sample.__dataclass_fields__:
             release.absent[capability] = f"Sample has no {capability}"
+    if not exists("miles.utils.lora"):
+        release.absent["lora"] = "there is no miles.utils.lora"
 
 
 def _find_session_parts(release: Release) -> None:

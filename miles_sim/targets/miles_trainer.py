@@ -33,6 +33,8 @@ class Trainer:
     split: Callable[[Namespace, Any, int], list[Any]] | None = None
     """(settings, train data, ranks) to one mapping of columns a rank."""
     metrics: Callable[[Namespace, list[Any]], Any] | None = None
+    throughput: Callable[[Namespace, list[Any], float], Any] | None = None
+    """(settings, samples, seconds that they took)."""
 
 
 def find_trainer(release: Release) -> Trainer:
@@ -78,6 +80,7 @@ def _of_manager(package: Any, release: Release) -> Trainer:
         convert=lambda args, samples, own: (own or actor(args))._convert_samples_to_train_data(samples),
         split=split,
         metrics=package.compute_metrics_from_samples,
+        throughput=getattr(package, "compute_perf_metrics_from_samples", None),
     )
 
 
@@ -88,7 +91,8 @@ def _of_modules(release: Release) -> Trainer:
         trim=_trim(_part("rollout_data_conversion", "postprocess_rollout_data")),
         convert=_convert(_part("train_data_conversion", "convert_samples_to_train_data")),
         split=_split(release),
-        metrics=_part("metrics", "_compute_metrics_from_samples") or _part("metrics", "compute_metrics_from_samples"),
+        metrics=_metrics("compute_metrics_from_samples"),
+        throughput=_metrics("compute_perf_metrics_from_samples"),
     )
 
 
@@ -97,6 +101,10 @@ def _part(module: str, name: str) -> Any:
     if not exists(f"{PACKAGE}.{module}"):
         return None
     return getattr(importlib.import_module(f"{PACKAGE}.{module}"), name, None)
+
+
+def _metrics(name: str) -> Any:
+    return _part("metrics", f"_{name}") or _part("metrics", name)
 
 
 def _trim(function: Any) -> Any:

@@ -92,6 +92,8 @@ class ReferenceTarget:
             decided["message_matcher"] = matcher
         if (most := job.get("max_nodes")) is not None:
             decided["max_nodes"] = most
+        if (adapter := job.get("lora")) is not None:
+            decided["lora_path"] = adapter
         asked = job.get("hooks")
         if asked and asked["picker"] != "default":
             decided["sample_picker"] = hooks.picker(asked["picker"])

@@ -5,6 +5,7 @@ from copy import deepcopy
 from typing import Any
 
 from miles_sim.rollout.metrics import compute_metrics
+from miles_sim.rollout.metrics_time import throughput
 from miles_sim.rollout.train_batch import BatchSettings, train_batch
 from miles_sim.targets.plain import plain, scrubbed
 from miles_sim.targets.views import figures, give_rewards, groups_of, train_columns
@@ -26,7 +27,10 @@ def batch_view(returned: list[Any], batch: Mapping[str, Any]) -> dict[str, Any]:
         view["train_data"] = train_columns(made.data)
         view["dropped"] = list(dict.fromkeys(sample.effective_id for sample in made.dropped))
         view["shards"] = [_shard_view(shard, made.data) for shard in made.shards]
-        view["metrics"] = figures(compute_metrics([*made.samples, *made.dropped]))
+        samples = [*made.samples, *made.dropped]
+        view["metrics"] = figures(compute_metrics(samples))
+        if (seconds := batch.get("rollout_time")) is not None:
+            view["metrics"] |= figures(throughput(samples, seconds, gpus=1), "perf/")
     except Exception as error:
         view["error"] = scrubbed(error_document(error))
     return view

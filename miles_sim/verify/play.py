@@ -3,7 +3,8 @@
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from miles_sim.targets.base import DirectJob, Hooks, Job, PlayError, Target, Tar
 from miles_sim.targets.observation import Observation
 from miles_sim.tokenizer import FAMILIES, ByteTokenizer
 from miles_sim.transport import LocalNetwork, serve
+from miles_sim.verify.abandoned import KEY, Abandoned
 from miles_sim.verify.rule import Case
 from miles_sim.verify.struck import Faults
 from miles_sim.verify.tap import App, Tap
@@ -40,18 +42,35 @@ async def play(
     """Play `scenario` on `target` under one session version.
 
     With `network` the engine is a host of this process (for a target that shares it); without, it listens on
-    loopback. Raises `PlayError` where the target dies, raises, or hangs for `timeout` seconds, `TargetError` where it
-    answers nonsense.
+    loopback. A scenario that is `replayed` is played twice, and the case has the `second` play. Raises `PlayError`
+    where the target dies, raises, or hangs for `timeout` seconds, `TargetError` where it answers nonsense.
     """
+    case = await _once(scenario, target, session, network, timeout, nullcontext())
+    if scenario.replayed is None:
+        return case
+    turn = asyncio.Lock() if scenario.replayed == "one_by_one" else nullcontext()
+    return replace(case, second=await _once(scenario, target, session, network, timeout, turn))
+
+
+async def _once(
+    scenario: Scenario,
+    target: Target,
+    session: SessionVersion,
+    network: LocalNetwork | None,
+    timeout: float,
+    turn: AbstractAsyncContextManager[None],
+) -> Case:
+    """One play. `turn`: each agent runs within it."""
     info = await target.describe()
     engine = Engine(engine_settings(scenario, session), seed=scenario.seed)
-    tap = Tap(engine.app)
+    tap = Tap(engine.app, held=[KEY] if scenario.abandoned else ())
     journals: list[list[Turn]] = [[] for _ in scenario.rollouts]
     benches = [ToolBench(scenario.plan, scenario.seed) for _ in scenario.rollouts]
     async with AsyncExitStack() as stack:
         engine_url = await stack.enter_async_context(_reachable(tap, network))
         faults = Faults(scenario, session)
         client = await stack.enter_async_context(_client(network, faults if scenario.faults else None))
+        abandoned = Abandoned(scenario, client, tap)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="miles-sim-")))
 
         async def agent(
@@ -60,16 +79,20 @@ async def play(
             if session == "direct":
                 return await benches[rollout].call(request_kwargs)
             faults.told(rollout, base_url)
-            return await play_plan(
-                scenario.plan,
-                client=client,
-                base_url=base_url,
-                request_kwargs=request_kwargs,
-                rollout=rollout,
-                seed=scenario.seed,
-                model=scenario.engine.model,
-                journal=journals[rollout],
-            )
+            async with turn:
+                returned = await play_plan(
+                    scenario.plan,
+                    client=client,
+                    base_url=base_url,
+                    request_kwargs=request_kwargs,
+                    rollout=rollout,
+                    seed=scenario.seed,
+                    model=scenario.engine.model,
+                    journal=journals[rollout],
+                )
+            if scenario.abandoned:
+                await abandoned.leave(rollout, base_url, request_kwargs)
+            return returned
 
         job = _job(scenario, session, engine_url, folder)
         try:
@@ -82,7 +105,10 @@ async def play(
         except Exception as error:  # an adapter of anyone's
             what = f"play: {type(error).__name__}: {error}"
             raise PlayError(f"{info['name']}: {scenario.name}/{session}: {what}", what) from error
-        requests_open = engine.requests_open
+        requests_open = engine.requests_open + tap.holding
+        tap.release()
+        for late in await abandoned.turns():
+            journals[late.rollout].append(late)
     if session == "direct":
         journals = [list(turns(scenario.plan, *asked)) for asked in _by_rollout(scenario, engine.generations, tap)]
     return Case(
@@ -91,6 +117,7 @@ async def play(
         ledger=faults.on(_ledger(engine.generations, journals)),
         observation=_observation(document, scenario, session, info["name"], requests_open),
         capabilities=frozenset(info["capabilities"]) | ({"python-O"} if info["optimize"] else set()),
+        exchanges=tap.by_id,
     )
 
 
@@ -139,6 +166,7 @@ def _job(scenario: Scenario, session: SessionVersion, engine_url: str, folder: P
         hooks=Hooks(picker=scenario.hooks.picker, postprocessor=scenario.hooks.postprocessor),
         message_matcher=scenario.matcher,
         max_nodes=scenario.max_nodes,
+        lora=scenario.lora,
         garble=scenario.garble,
     )
     if session == "direct":
@@ -154,7 +182,7 @@ def _by_rollout(scenario: Scenario, generations: list[Generation], tap: Tap) -> 
     """Number and generations of each rollout of a direct play, told apart by the sampling seed they were asked with."""
     for number in range(len(scenario.rollouts)):
         own = sampling(scenario, number)["sampling_seed"]
-        yield number, [g for g in generations if tap.seeds.get(g.id) == own]
+        yield number, [g for g in generations if g.id in tap.by_id and tap.by_id[g.id].sampling_seed == own]
 
 
 def _ledger(generations: list[Generation], journals: list[list[Turn]]) -> Ledger:
