@@ -3,7 +3,7 @@
 Each yields wrong data where it can, not a crash: that is what contracts are for.
 """
 
-from . import assembly, batch, counting, engine, identity, replay, session
+from . import assembly, batch, counting, engine, identity, replay, session, telling
 from .defect import DEFECTS, Defect
 
-__all__ = ["DEFECTS", "Defect", "assembly", "batch", "counting", "engine", "identity", "replay", "session"]
+__all__ = ["DEFECTS", "Defect", "assembly", "batch", "counting", "engine", "identity", "replay", "session", "telling"]

@@ -1,0 +1,51 @@
+"""What is told of a rollout beside its samples: metrics, the adapter that was asked, how the agent ended."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from miles_sim.rollout import generate
+from miles_sim.rollout.sample import Sample
+from miles_sim.rollout.session import server
+from miles_sim.rollout.session.chat import ChatRequest
+from miles_sim.rollout.settings import RolloutSettings
+from miles_sim.targets import reference_batch
+
+from .defect import defect
+
+
+@defect("tool-time/v1", "metrics/sane")
+def tool_time_is_taken_off_whatever_is_left(m: pytest.MonkeyPatch) -> None:
+    """miles: throughput without tool time divides by rollout time less tool time, which may be negative."""
+    whole = reference_batch.throughput
+
+    def unguarded(samples: Sequence[Sample], seconds: float, **gpus: Any) -> dict[str, float]:
+        idle = max(sample.non_generation_time for sample in samples)
+        figure = max(sample.response_length for sample in samples) / (seconds - idle)
+        return {**whole(samples, seconds, **gpus), "longest_sample_tokens_per_sec_without_non_generation": figure}
+
+    m.setattr(reference_batch, "throughput", unguarded)
+
+
+@defect("lora/v2", "engine/adapter-named")
+def sessions_ask_for_the_base_model(m: pytest.MonkeyPatch) -> None:
+    """miles before PR #2075: requests of a session name no adapter, so the base weights answer."""
+    read = server.read_chat
+
+    def unnamed(body: bytes, settings: RolloutSettings) -> ChatRequest:
+        return read(body, replace(settings, lora_path=None))
+
+    m.setattr(server, "read_chat", unnamed)
+
+
+@defect("crash-after-two/v2", "status/agent-failure-told")
+def an_agent_that_failed_passes_for_one_that_ended(m: pytest.MonkeyPatch) -> None:
+    """miles: the exception is logged, and what was recorded so far is collected as if the agent had returned."""
+    run = generate._run_agent
+
+    async def untold(*arguments: Any) -> Any:
+        return (await run(*arguments))[0], None
+
+    m.setattr(generate, "_run_agent", untold)
