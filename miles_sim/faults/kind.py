@@ -43,6 +43,9 @@ class Kind:
     """A scenario of the library that shows it."""
     under: Mapping[str, Verdict]
     """Session version to the verdict where it is another one."""
+    at: str | None
+    """The one place it concerns: `open`, `collect` or `delete` on the driver's edge, `return` on the agent's. None: any,
+    on the agent's edge every step that asks."""
     effect: Callable[..., Any]
     """By edge: `(params, random) -> Strike` on `engine`, `session` and `driver`; `(params, Reply) -> Reply` on `model`;
     on `agent` see `miles_sim.faults.agent`. `random`: a `random.Random` of the place's own."""
@@ -67,6 +70,7 @@ def kind(
     radius: Literal["rollout", "engine"] = "rollout",
     scenario: str | None = None,
     under: Mapping[str, Verdict] | None = None,
+    at: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter an effect into the catalogue; its docstring is the statement. `scenario`: default `fault-{name}`."""
 
@@ -88,6 +92,7 @@ def kind(
             radius=radius,
             scenario=scenario or f"fault-{name}",
             under=dict(under or {}),
+            at=at,
             effect=effect,
         )
         return effect
