@@ -82,4 +82,6 @@ class ReplyRule(Document):
     """Stands in the text of the request's last message (chat) or in the last 4,096 characters of its prompt."""
     attempt: int | None = Field(default=None, ge=0)
     """Only the n-th time that the very same thing is asked (0 = first); `None`: every time."""
+    seed: int | None = None
+    """Only requests with this sampling seed; None: with any."""
     reply: Reply = Reply()

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from itertools import combinations
 
 from miles_sim.agent.plan import Plan, asked, walk
-from miles_sim.agent.steps import Retry
+from miles_sim.agent.steps import Ask, Retry
 from miles_sim.faults.catalogue import UnknownFaultError
 from miles_sim.faults.decide import Order, ParamsError, ordered
 from miles_sim.faults.locate import DRIVER_STEPS, questions
@@ -109,6 +109,6 @@ def _steps(plan: Plan, edge: Edge) -> list[tuple[str, int]]:
     if edge == "driver":
         return [(step, 1) for step in DRIVER_STEPS]
     if edge == "agent":
-        return [*((key, 1) for key, _ in walk(plan.steps)), (RETURN, 1)]
+        return [*((key, 1) for key, step in walk(plan.steps) if isinstance(step, Ask)), (RETURN, 1)]
     replies = {question.key: len(question.replies) for question in asked(plan.steps)}
     return [(question.key, replies[question.key] * retries) for question in questions(plan)]

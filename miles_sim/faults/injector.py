@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from miles_sim.faults.decide import Order, randomness, striking
 from miles_sim.faults.journal import Entry, Journal
 from miles_sim.faults.locate import Locate, Spot
+from miles_sim.faults.made import names_of
 from miles_sim.faults.place import Edge, Place
 from miles_sim.faults.strike import Answer, Asked, Strike
 
@@ -35,6 +36,9 @@ class Injector:
         self._journal = journal
         self._attempts: Counter[Spot] = Counter()
         self._first: dict[tuple[Edge, int], Answer] = {}
+        self._killer: Order | None = None
+        self.made: dict[str, Place] = {}
+        """Response id to where it was asked for, for each generation that the engine answered with."""
 
     def meet(self, asked: Asked) -> Meeting | None:
         """What becomes of this exchange; None: it is none of the plan's."""
@@ -48,7 +52,21 @@ class Injector:
         if order is None:
             return Meeting(spot.edge, place)
         strike: Strike = order.kind.effect(order.params, randomness(order, place, seed=self._seed))
+        if any(life.operation == "die" for life in strike.life):
+            self._killer = order
         return Meeting(spot.edge, place, strike, self._journal.met(order, place))
+
+    def answered(self, meeting: Meeting, answers: Sequence[Answer]) -> None:
+        """What the other side answered, all copies of the request in order."""
+        if meeting.edge == "engine":
+            self.made.update((name, meeting.place) for name in names_of(answers))
+
+    def dead(self, meeting: Meeting) -> None:
+        """The engine, which a fault has ended, was not there to be asked: that fault strikes here, and no other."""
+        if meeting.entry is None and self._killer is not None:
+            self._journal.met(self._killer, meeting.place)
+        elif meeting.entry is not None and meeting.entry.order is not self._killer:
+            meeting.entry.cannot = "the engine is dead"
 
     def handed_over(self, meeting: Meeting, answer: Answer) -> None:
         """A whole answer reached who asked; the first good one of a rollout is kept, as `Strike.against` needs it."""

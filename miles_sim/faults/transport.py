@@ -1,19 +1,30 @@
 """Strikes carried out in this process: an httpx transport between two parts of a play."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import NoReturn
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, NoReturn, Protocol
 
 import httpx
-import orjson
 
 from miles_sim.faults.injector import Injector, Meeting
-from miles_sim.faults.strike import Answer, Asked, CannotStrike, Life, Strike
+from miles_sim.faults.lives import Lives
+from miles_sim.faults.made import names_of
+from miles_sim.faults.strike import Answer, Asked, CannotStrike, Strike
 
-Live = Callable[[Life], Awaitable[None]]
-"""Makes something befall the engine."""
 _DROPPED = frozenset({"content-length", "content-encoding", "transfer-encoding"})
 """Response headers that belong to the connection, not to the body that was read."""
+
+
+class Others(Protocol):
+    """Those who take part in a play without being asked over HTTP."""
+
+    def cancel(self, rollout: int) -> bool:
+        """Cancel the task that runs a rollout; False where it cannot be."""
+        ...
+
+    async def after(self, rollout: int, moment: str) -> None:
+        """The driver's request of that name has been answered, and it was not told yet."""
+        ...
 
 
 class FaultTransport(httpx.AsyncBaseTransport):
@@ -23,10 +34,13 @@ class FaultTransport(httpx.AsyncBaseTransport):
     timeout; else it waits until it is cancelled. `inner` stays the caller's to close.
     """
 
-    def __init__(self, inner: httpx.AsyncBaseTransport, injector: Injector, live: Live) -> None:
+    def __init__(self, inner: httpx.AsyncBaseTransport, injector: Injector, lives: Lives, others: Others) -> None:
         self._inner = inner
         self._injector = injector
-        self._live = live
+        self._lives = lives
+        self._others = others
+        self._agents: dict[tuple[int, str], asyncio.Future[httpx.Response]] = {}
+        """What an agent waits for, by rollout and step."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         body = await request.aread()
@@ -34,17 +48,61 @@ class FaultTransport(httpx.AsyncBaseTransport):
         meeting = self._injector.meet(asked)
         if meeting is None:
             return await self._inner.handle_async_request(request)
+        if meeting.edge != "session":
+            return await self._exchange(meeting, asked, request)
+        return await self._hung_on(meeting, self._exchange(meeting, asked, request), request)
+
+    async def _hung_on(
+        self, meeting: Meeting, exchange: Coroutine[Any, Any, httpx.Response], request: httpx.Request
+    ) -> httpx.Response:
+        """As `exchange`, but for an agent that leaves meanwhile: its client's patience has ended."""
+        key = (meeting.place.rollout, meeting.place.step)
+        task = asyncio.ensure_future(exchange)
+        self._agents[key] = task
+        try:
+            await asyncio.wait([task])
+        finally:
+            task.cancel()
+            del self._agents[key]
+        if task.cancelled():
+            raise httpx.ReadTimeout("", request=request)
+        return task.result()
+
+    async def _exchange(self, meeting: Meeting, asked: Asked, request: httpx.Request) -> httpx.Response:
         strike = meeting.strike
-        await self._lives(strike, "before")
+        await self._befall(strike, "before", request)
+        if meeting.edge == "engine" and self._lives.dead:
+            self._injector.dead(meeting)
+            raise httpx.ConnectError("all connection attempts failed", request=request)
         if strike.ending == "refused":
             raise httpx.ConnectError("all connection attempts failed", request=request)
         answers = await self._delivered(strike, asked, request)
-        await self._lives(strike, "after")
-        return await _ended(strike, self._changed(meeting, answers, asked), request)
+        self._injector.answered(meeting, answers)
+        await self._befall(strike, "after", request)
+        changed = self._changed(meeting, answers, asked)
+        if strike.leaves is not None:
+            await self._leave(meeting, answers)
+        if meeting.edge == "driver":
+            await self._others.after(meeting.place.rollout, meeting.place.step)
+        return await _ended(strike, changed, request)
 
-    async def _lives(self, strike: Strike, moment: str) -> None:
+    async def _befall(self, strike: Strike, moment: str, request: httpx.Request) -> None:
         for life in (each for each in strike.life if each.moment == moment):
-            await self._live(life)
+            await self._lives.befall(life, request)
+
+    async def _leave(self, meeting: Meeting, answers: list[Answer]) -> None:
+        """Whoever is to leave does; nobody is there to be answered. Returns where nobody can be made to."""
+        key = (meeting.place.rollout, meeting.place.step)
+        if meeting.strike.leaves == "rollout":
+            gone = self._others.cancel(meeting.place.rollout)
+        else:
+            gone = key in self._agents and self._agents[key].cancel()
+        if gone:
+            if meeting.entry is not None:
+                meeting.entry.lost += names_of(answers)
+            await asyncio.Event().wait()
+        if meeting.entry is not None:
+            meeting.entry.cannot = f"the {meeting.strike.leaves} cannot be made to leave here"
 
     def _changed(self, meeting: Meeting, answers: list[Answer], asked: Asked) -> Answer | None:
         """What is handed over. What was answered and is not handed over as it was is lost."""
@@ -58,8 +116,7 @@ class FaultTransport(httpx.AsyncBaseTransport):
                 entry.cannot = str(error)
         whole = strike.ending == "whole" and changed == given
         if entry is not None:
-            lost = answers[:-1] if whole else answers
-            entry.lost += [name for answer in lost if (name := response_id(answer.body))]
+            entry.lost += names_of(answers[:-1] if whole else answers)
         if changed is not None and strike.ending == "whole":
             self._injector.handed_over(meeting, changed)
         return changed
@@ -86,16 +143,6 @@ class FaultTransport(httpx.AsyncBaseTransport):
             await response.aclose()
         kept = tuple((name, value) for name, value in response.headers.multi_items() if name not in _DROPPED)
         return Answer(response.status_code, body, kept)
-
-
-def response_id(body: bytes) -> str | None:
-    """Id of the generation that an answer of the engine holds; None for what holds none."""
-    try:
-        document = orjson.loads(body)
-        name = document["meta_info"]["id"] if "meta_info" in document else document["id"]
-    except (ValueError, LookupError, TypeError):
-        return None
-    return name if isinstance(name, str) else None
 
 
 async def _ended(strike: Strike, answer: Answer | None, request: httpx.Request) -> httpx.Response:

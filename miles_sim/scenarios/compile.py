@@ -1,5 +1,6 @@
 """From a scenario to what engine and target are given."""
 
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any
 
@@ -16,20 +17,37 @@ def engine_settings(scenario: Scenario, session: SessionVersion = "v2") -> Engin
     A retry is one more attempt of the request that it repeats; the last one answers any further attempt too. Where
     the engine is asked directly, a rule is found in the whole prompt: the latest question goes first.
     """
-    rules: list[ReplyRule] = []
+    groups: list[list[ReplyRule]] = []
     tags = set()
     for question in asked(scenario.plan.steps):
         if question.tag in tags:  # the same words, and so the same reply
             continue
         tags.add(question.tag)
         last = len(question.replies) - 1
-        rules += [
+        planned = [
             ReplyRule(contains=f"[{question.tag}]", attempt=attempt if attempt < last else None, reply=reply)
             for attempt, reply in enumerate(question.replies)
         ]
+        groups.append([*_spoiled(scenario, question.tag), *planned])
     if session == "direct":
-        rules.reverse()
+        groups.reverse()
+    rules = [rule for group in groups for rule in group]
     return scenario.engine.model_copy(update={"rules": (*scenario.engine.rules, *rules)})
+
+
+def _spoiled(scenario: Scenario, tag: str) -> Iterator[ReplyRule]:
+    """Replies of one question that a fault changes: each in one rollout, at one attempt."""
+    if not scenario.faults:
+        return
+    from miles_sim.faults.locate import questions
+    from miles_sim.scenarios.spoiled import spoiled_replies
+
+    by_key = {question.key: question for question in questions(scenario.plan) if question.tag == tag}
+    for spoiled in spoiled_replies(scenario):
+        place = spoiled.place
+        if place.step in by_key:
+            seed = sampling(scenario, place.rollout)["sampling_seed"] + by_key[place.step].draw
+            yield ReplyRule(contains=f"[{tag}]", attempt=place.attempt, seed=seed, reply=spoiled.reply)
 
 
 def sampling(scenario: Scenario, rollout: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ async def _once(
     async with AsyncExitStack() as stack:
         engine_url = await stack.enter_async_context(_reachable(tap, network))
         faults = Faults(scenario, session)
-        client = await stack.enter_async_context(_client(network, faults if scenario.faults else None))
+        client = await stack.enter_async_context(_client(network, faults if scenario.faults else None, engine_url))
         abandoned = Abandoned(scenario, client, tap)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="miles-sim-")))
 
@@ -89,6 +90,7 @@ async def _once(
                     seed=scenario.seed,
                     model=scenario.engine.model,
                     journal=journals[rollout],
+                    hook=faults.hook(rollout),
                 )
             if scenario.abandoned:
                 await abandoned.leave(rollout, base_url, request_kwargs)
@@ -107,8 +109,8 @@ async def _once(
             raise PlayError(f"{info['name']}: {scenario.name}/{session}: {what}", what) from error
         requests_open = engine.requests_open + tap.holding
         tap.release()
-        for late in await abandoned.turns():
-            journals[late.rollout].append(late)
+        for left in await abandoned.turns():
+            journals[left.rollout].append(left)
     if session == "direct":
         journals = [list(turns(scenario.plan, *asked)) for asked in _by_rollout(scenario, engine.generations, tap)]
     return Case(
@@ -135,14 +137,16 @@ async def _reachable(app: App, network: LocalNetwork | None) -> AsyncIterator[st
 
 
 @asynccontextmanager
-async def _client(network: LocalNetwork | None, faults: Faults | None) -> AsyncIterator[httpx.AsyncClient]:
+async def _client(
+    network: LocalNetwork | None, faults: Faults | None, engine_url: str
+) -> AsyncIterator[httpx.AsyncClient]:
     """The agent's. With `network` all that goes through it may be struck, else the agent's own requests alone."""
     if network is not None:  # its owner's to close
-        with nullcontext() if faults is None else network.interposed(faults.between):
+        with nullcontext() if faults is None else network.interposed(partial(faults.between, engine_url=engine_url)):
             yield httpx.AsyncClient(transport=network, timeout=AGENT_TIMEOUT)
         return
     async with httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=None)) as outside:
-        way = outside if faults is None else faults.between(outside)
+        way = outside if faults is None else faults.between(outside, engine_url)
         yield httpx.AsyncClient(transport=way, timeout=AGENT_TIMEOUT)
 
 

@@ -1,52 +1,104 @@
 """The faults of one play: what decides, carries out and takes down what a scenario's plan says."""
 
+from collections.abc import Callable, Mapping, MutableMapping
+from functools import partial
+
 import httpx
 
-from miles_sim.faults.decide import ordered
+from miles_sim.agent.plan import walk
+from miles_sim.agent.steps import Ask
+from miles_sim.faults.agent import RETURN, AgentFaults, Struck
+from miles_sim.faults.decide import Order, ordered, randomness, striking
 from miles_sim.faults.injector import Injector
 from miles_sim.faults.journal import Journal
+from miles_sim.faults.lives import Lives
 from miles_sim.faults.locate import Locator
-from miles_sim.faults.strike import Life
+from miles_sim.faults.place import Place
 from miles_sim.faults.transport import FaultTransport
 from miles_sim.ledger import Ledger
 from miles_sim.scenarios.compile import sampling
 from miles_sim.scenarios.model import Scenario, SessionVersion
+from miles_sim.scenarios.spoiled import spoiled_replies
 from miles_sim.tokenizer import ByteTokenizer
+
+Cancellers = Mapping[int, Callable[[], object]]
+"""Rollout to what cancels its task."""
 
 
 class Faults:
     """Those of `scenario` in one play."""
 
-    def __init__(self, scenario: Scenario, session: SessionVersion) -> None:
+    def __init__(self, scenario: Scenario, session: SessionVersion, cancellers: Cancellers | None = None) -> None:
         self._scenario = scenario
+        self._session = session
+        self._orders = ordered(scenario.faults)
+        self._cancellers: Cancellers = {} if cancellers is None else cancellers
         self._journal = Journal()
-        self._locator = Locator(
-            scenario.plan,
-            sampling(scenario, 0)["sampling_seed"],
-            [
-                number
-                for number, source in enumerate(scenario.rollouts)
-                if session != "v2" or source.rollout_id is not None or source.index is not None
-            ],
-            ByteTokenizer(scenario.engine.tokenizer).decode,
-        )
-        self._injector = Injector(
-            ordered(scenario.faults), seed=scenario.seed, locate=self._locator, journal=self._journal
-        )
+        self._locator = self._located()
+        self._injector = Injector(self._orders, seed=scenario.seed, locate=self._locator, journal=self._journal)
+        self._hooks: MutableMapping[int, AgentFaults] = {}
+        self._steps = [*(key for key, step in walk(scenario.plan.steps) if isinstance(step, Ask)), RETURN]
 
     def told(self, rollout: int, base_url: str) -> None:
         """This rollout's agent was given a session of that URL."""
         self._locator.told(rollout, base_url)
 
-    def between(self, inner: httpx.AsyncBaseTransport) -> httpx.AsyncBaseTransport:
+    def hook(self, rollout: int) -> AgentFaults | None:
+        """What makes this rollout's agent go wrong; None where no fault is on its edge."""
+        if not any(order.kind.edge == "agent" for order in self._orders):
+            return None
+        return self._hooks.setdefault(rollout, AgentFaults(partial(self._due, rollout), partial(self._met, rollout)))
+
+    def between(self, inner: httpx.AsyncBaseTransport, engine_url: str) -> httpx.AsyncBaseTransport:
         """`inner` with the faults of every edge that its requests pass."""
-        return FaultTransport(inner, self._injector, self._live)
+        return FaultTransport(inner, self._injector, Lives(inner, engine_url), self)
+
+    def cancel(self, rollout: int) -> bool:
+        """As `faults.transport.Others`."""
+        canceller = self._cancellers.get(rollout)
+        if canceller is None:
+            return False
+        canceller()
+        return True
+
+    async def after(self, rollout: int, moment: str) -> None:
+        """As `faults.transport.Others`."""
+        if rollout in self._hooks:
+            await self._hooks[rollout].after(moment)
 
     def on(self, ledger: Ledger) -> Ledger:
         """With what fired, and what was due and could not."""
         if not self._scenario.faults:
             return ledger
+        self._note_replies(ledger)
         return ledger.model_copy(update={"fired": self._journal.fired(), "missed": self._journal.missed()})
 
-    async def _live(self, life: Life) -> None:
-        raise NotImplementedError(life.operation)
+    def _located(self) -> Locator:
+        named = self._session != "v2"
+        openers = [n for n, i in enumerate(self._scenario.rollouts) if named or (i.rollout_id, i.index) != (None, None)]
+        decode = ByteTokenizer(self._scenario.engine.tokenizer).decode
+        return Locator(self._scenario.plan, sampling(self._scenario, 0)["sampling_seed"], openers, decode)
+
+    def _due(self, rollout: int, step: str) -> list[Struck]:
+        place = self._agents_place(rollout, step)
+        order = striking(self._orders, "agent", place, seed=self._scenario.seed)
+        if order is None:
+            return []
+        return [Struck(order.number, order.kind, order.params, randomness(order, place, seed=self._scenario.seed))]
+
+    def _met(self, rollout: int, struck: Struck, step: str, cannot: str | None) -> None:
+        order: Order = self._orders[struck.fault]
+        self._journal.met(order, self._agents_place(rollout, step)).cannot = cannot
+
+    def _agents_place(self, rollout: int, step: str) -> Place:
+        return Place(rollout, self._steps.index(step), step, 0)
+
+    def _note_replies(self, ledger: Ledger) -> None:
+        """What the model was made to say shows in what the engine generated."""
+        spoiled = {spot.place: spot for spot in spoiled_replies(self._scenario)}
+        for generation in ledger.generations:
+            asked = self._injector.made.get(generation.id)
+            if asked is not None:
+                place = Place(asked.rollout, asked.ordinal, asked.step, generation.attempt)
+                if place in spoiled:
+                    self._journal.met(spoiled[place].order, place).cannot = spoiled[place].cannot
