@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from miles_sim.faults.kind import Kind, entered
 
-MODULES = ("transport", "http", "payload", "model", "life", "agent", "session", "consumer")
+MODULES = ("transport", "http", "payload", "model", "life", "agent", "history", "session", "consumer")
 """Modules of `miles_sim.faults.kinds`; each enters its kinds when it is imported."""
 
 
