@@ -1,8 +1,13 @@
 """Engine: the ledger agrees with itself, so that it can be taken for the truth."""
 
-from miles_sim.ledger import Generation
+from collections.abc import Mapping
+from typing import Any
+
+from miles_sim.ledger import Generation, Ledger
 from miles_sim.tokenizer import ByteTokenizer
 from miles_sim.verify import Case, Recorder, rule
+from miles_sim.verify.engine_schemas import counted_keys, meta_info, response_schema
+from miles_sim.verify.shape import faults
 
 _REASON = "Every other contract takes its expectations from here."
 _DUE_ON_CHAT = ("input_ids", "logprobs", "return_meta_info")
@@ -72,6 +77,75 @@ def response_ids_unique(case: Case, see: Recorder) -> None:
     ids = [generation.id for generation in case.ledger.generations]
     if ids:
         see.equal(len(set(ids)), len(ids), "number of distinct response ids")
+
+
+@rule(
+    "engine/determinism",
+    level="structure",
+    reason="A failure that cannot be played again cannot be mended.",
+    source="design section 4: two runs of a seed give the same bytes",
+)
+def determinism(case: Case, see: Recorder) -> None:
+    """The same play once more gives the same generations: ids, logprobs, names, counters."""
+    if case.second is not None and case.scenario.replayed == "alike":
+        _see_same(case.ledger, case.second.ledger, see, without=frozenset())
+
+
+@rule(
+    "engine/concurrency-order-free",
+    level="structure",
+    reason="A reply that depends on who asked first makes every comparison a matter of luck.",
+    source="design section 4: a reply is a function of seed, question and attempt",
+)
+def concurrency_order_free(case: Case, see: Recorder) -> None:
+    """Agents one after the other are answered as they were all at once; but for what the prefix cache holds."""
+    if case.second is not None and case.scenario.replayed == "one_by_one":
+        _see_same(case.ledger, case.second.ledger, see, without=frozenset({"cached_tokens"}))
+
+
+@rule(
+    "engine/keys-per-profile",
+    level="structure",
+    reason="Counters that come under names of no release are read as if there were none.",
+    source="fixtures/wire: the keys of each release, from its own code; design section 4",
+)
+def keys_per_profile(case: Case, see: Recorder) -> None:
+    """Each answer has its release's keys and types, and its numbers are the ledger's."""
+    profile = case.scenario.engine.profile
+    for generation in case.ledger.generations:
+        exchange = case.exchanges.get(generation.id)
+        if exchange is None:
+            continue
+        where = f"generation {generation.id}"
+        told = [*faults(response_schema(profile, exchange.path), exchange.response)]
+        see.that(not told, f"an answer is not as {profile} gives it", found="; ".join(told[:3]), detail=where)
+        meta = meta_info(exchange.path, exchange.response)
+        if meta is not None:
+            see.equal(*_numbers(profile, generation, meta), "numbers of an answer", where)
+
+
+def _numbers(profile: str, generation: Generation, meta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the answer says under the names of its release, and what is true."""
+    true: dict[str, Any] = {
+        "prompt_tokens": len(generation.prompt_ids),
+        "completion_tokens": len(generation.output_ids),
+        "cached_tokens": generation.cached_tokens,
+    }
+    spec = generation.spec
+    if spec is not None and spec.verify_ct:
+        true |= {"accepted": spec.accepted, "drafted": spec.drafted, "verify_ct": spec.verify_ct}
+    names = {key: value for key, value in counted_keys(profile).items() if value in true}
+    queued = "prompt_tokens" not in meta  # aborted while it waited: a release says next to nothing of it
+    expected = {key: true[value] for key, value in names.items() if not queued}
+    return {key: meta.get(key) for key in expected}, expected
+
+
+def _see_same(one: Ledger, other: Ledger, see: Recorder, *, without: frozenset[str]) -> None:
+    left, right = ({g.id: g.model_dump(exclude=set(without)) for g in ledger.generations} for ledger in (one, other))
+    see.equal(sorted(right), sorted(left), "generations of the second play")
+    for name in sorted(left.keys() & right.keys()):
+        wrong = [field for field in left[name] if left[name][field] != right[name][field]]
+        see.equal(wrong, [], "fields that differ in the second play", f"generation {name}")
 
 
 @rule(

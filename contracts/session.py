@@ -9,6 +9,9 @@ from miles_sim.verify.rule import RolloutCase
 
 from ._truth import UNFINISHED, fits, hook_fails, must_be_rejected, step_keys, trained
 
+ABANDONED = "abandoned"
+"""Kind of a turn that nobody waits for (`Scenario.abandoned`)."""
+
 _SAME = (
     "tokens",
     "response_length",
@@ -70,11 +73,78 @@ def requests_served(case: Case, rollout: RolloutCase, see: Recorder) -> None:
         default.context_length,
         default.max_queued_requests,
     )
-    for turn in rollout.turns:
+    for number, turn in enumerate(rollout.turns):
+        if turn.kind == ABANDONED or (case.scenario.max_nodes or len(rollout.turns)) <= number:
+            continue
         parent = rollout.lineage.by_step.get(turn.parent) if turn.parent is not None else None
         cut = parent is not None and parent.generation.finish_reason.get("type") in UNFINISHED
         if turn.status == 200 or not (cut or bounded):
             see.equal(turn.status, 200, "a request was refused", f"step {turn.step}")
+
+
+@rule(
+    "session/closing-race",
+    level="meaning",
+    reason="A reply that comes in behind the close is recorded in a session that is gone, or kept waiting for ever.",
+    source="miles PR #817 (concurrent chat and delete corrupt the session); design 6.7",
+)
+def closing_race(case: Case, rollout: RolloutCase, see: Recorder) -> None:
+    """A request that is under way when its session is closed ends in an error, and is in no sample."""
+    for turn in rollout.turns:
+        if turn.kind != ABANDONED:
+            continue
+        see.that(
+            turn.status != 200,
+            "a request was answered as if its session was there still",
+            expected="an error",
+            found=turn.status,
+        )
+        see.equal(case.observation.requests_open or 0, 0, "requests to the engine that are open still")
+        told = {other.response_id for other in case.ledger.turns}
+        late = [generation for generation in case.ledger.generations if generation.id not in told]
+        for number, sample in enumerate(rollout.samples):
+            made = align(sample.tokens, sample.response_length, late, max_trim=rollout.max_trim_tokens)
+            strangers = [g.id for g in made.generations if g.output_ids]
+            see.equal(strangers, [], "a sample holds a reply that came in behind the close", f"sample {number}")
+
+
+@rule(
+    "session/node-cap",
+    level="meaning",
+    needs={"session.v2", "node_cap"},
+    reason="A session that replays its history wrongly grows without end, and the engine works for nothing.",
+    source="miles session v2 MAX_NODES, seen to refuse behind the engine's work; design 6.8",
+)
+def node_cap(case: Case, rollout: RolloutCase, see: Recorder) -> None:
+    """A request beyond the most that a session may hold is refused before the engine is asked; all else stays."""
+    cap = case.scenario.max_nodes
+    if case.session != "v2" or cap is None or len(rollout.turns) <= cap:
+        return
+    statuses = [turn.status for turn in rollout.turns]
+    see.equal(statuses[:cap], [200] * cap, "requests within the cap")
+    see.that(400 <= statuses[cap] < 500, "the request beyond the cap", expected="a refusal", found=statuses[cap])
+    asked = len(case.ledger.generations)
+    see.that(asked <= cap * len(case.rollouts), "the engine was asked beyond the cap", expected=cap, found=asked)
+    see.that(bool(rollout.samples), "what the session held is lost", expected="samples", found="none")
+
+
+@rule(
+    "session/order-free",
+    level="meaning",
+    reason="Samples that depend on which agent came first cannot be compared, nor a failure be seen again.",
+    source="design 4 and 5: same seed, same bytes, whatever the order of arrival",
+)
+def order_free(case: Case, rollout: RolloutCase, see: Recorder) -> None:
+    """A second play gives the same samples, all agents at once or one after the other; but for what the cache holds."""
+    if case.second is None:
+        return
+    other = case.second.rollouts[rollout.number]
+    fields = [name for name in _SAME if name != "prefix_cache_info" or case.scenario.replayed == "alike"]
+    if see.equal(len(other.samples), len(rollout.samples), "number of samples of the second play"):
+        for number, (one, two) in enumerate(zip(rollout.samples, other.samples, strict=True)):
+            for field in fields:
+                same = getattr(one, field) == getattr(two, field)
+                see.that(same, f"{field} differs in the second play", detail=f"sample {number}")
 
 
 @rule(

@@ -12,7 +12,7 @@ a scenario that was played under several session versions, with one case each.
 """
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from functools import cached_property
@@ -24,6 +24,7 @@ from miles_sim.targets.observation import Observation, RolloutView, SampleView
 from miles_sim.tokenizer import FAMILIES
 from miles_sim.verify.alignment import Alignment, align
 from miles_sim.verify.lineage import Lineage, lineage
+from miles_sim.verify.tap import Exchange
 
 
 class Level(IntEnum):
@@ -101,6 +102,10 @@ class Case:
     ledger: Ledger
     observation: Observation
     capabilities: frozenset[str] = frozenset()
+    exchanges: Mapping[str, Exchange] = field(default_factory=dict, compare=False)
+    """What the target asked the engine and was answered, by response id."""
+    second: "Case | None" = None
+    """The other play of a scenario that is `replayed`."""
 
     @property
     def name(self) -> str:
