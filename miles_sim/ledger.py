@@ -85,6 +85,8 @@ class Turn(Document):
     failed: tuple[int, ...] = ()
     """Statuses of the earlier attempts of this same request, which an agent with `retries` made again; 0 where the
     transport failed."""
+    doubled: tuple[str, ...] = ()
+    """Headers of the reply that stand more than once, and may not."""
 
 
 class Fired(Document):

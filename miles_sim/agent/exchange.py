@@ -23,12 +23,17 @@ class Reply:
     message: Message | None = None
     failed: tuple[int, ...] = ()
     """Statuses of the attempts before it."""
+    doubled: tuple[str, ...] = ()
+    """Headers that stand more than once, and may not."""
 
     @property
     def retried(self) -> bool:
         """Worth asking again."""
         return self.status in RETRIED or self.status >= 500
 
+
+_SINGLE = ("connection", "content-length", "content-type", "date", "server", "transfer-encoding")
+"""Headers of which a reply has one at most: clients that are strict (aiohttp's is) take it for broken."""
 
 CANCELLED = Reply(0, "cancelled")
 
@@ -54,7 +59,12 @@ class Exchange:
             response = await self._client.post(self._url, content=body, headers={"content-type": "application/json"})
         except httpx.RequestError as error:
             return Reply(0, f"{type(error).__name__}: {error}")
-        return _read(response)
+        return replace(_read(response), doubled=_doubled(response.headers))
+
+
+def _doubled(headers: httpx.Headers) -> tuple[str, ...]:
+    names = [name for name, _ in headers.multi_items()]
+    return tuple(name for name in _SINGLE if names.count(name) > 1)
 
 
 def _read(response: httpx.Response) -> Reply:

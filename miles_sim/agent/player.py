@@ -237,24 +237,13 @@ class _Player:
                 response_id=reply.id,
                 finish_reason=reply.finish_reason,
                 failed=reply.failed,
+                doubled=reply.doubled,
             )
         )
 
     async def ask_late(self, request: Request) -> None:
         """Once more, when nobody waits for it."""
         await self.exchange.once(request.body)
-
-    def turn(self, request: Request, reply: Reply) -> Turn:
-        return Turn(
-            rollout=self.rollout,
-            step=request.step,
-            kind=request.kind,
-            parent=request.parent,
-            retry_of=request.retry_of,
-            status=reply.status,
-            response_id=reply.id,
-            finish_reason=reply.finish_reason,
-        )
 
 
 def _user(talk: Conversation, text: str, tag: str) -> Message:

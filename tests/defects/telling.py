@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from starlette.responses import Response
 
 from miles_sim.rollout import generate
 from miles_sim.rollout.sample import Sample
@@ -49,3 +50,15 @@ def an_agent_that_failed_passes_for_one_that_ended(m: pytest.MonkeyPatch) -> Non
         return (await run(*arguments))[0], None
 
     m.setattr(generate, "_run_agent", untold)
+
+
+@defect("linear/v2", "session/headers-once")
+def headers_of_the_engine_stand_beside_the_servers(m: pytest.MonkeyPatch) -> None:
+    """miles before PR #1828: what the engine's reply says of date and server is handed on beside the proxy's own."""
+    send = Response.init_headers
+
+    def doubled(self: Response, headers: Any = None) -> None:
+        send(self, headers)
+        self.raw_headers += [(b"date", b"Thu, 01 Jan 2026 00:00:00 GMT")] * 2
+
+    m.setattr(Response, "init_headers", doubled)
