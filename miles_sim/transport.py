@@ -29,6 +29,8 @@ class LocalNetwork(httpx.AsyncBaseTransport):
         self._apps: dict[str, httpx.ASGITransport] = {}
         self._outside: httpx.AsyncHTTPTransport | None = None
         self._front: httpx.AsyncBaseTransport | None = None
+        self.cancellers: dict[int, Callable[[], object]] = {}
+        """Of the play that runs: what cancels the task of each rollout, by its place."""
 
     def mount(self, host: str, app: ASGIApp) -> None:
         """Serve `host` by `app`; a host can be mounted once."""

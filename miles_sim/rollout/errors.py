@@ -25,6 +25,10 @@ class ToolError(RolloutError):
     """A tool that answered with something else than text."""
 
 
+class CancelledInsideError(RolloutError):
+    """An agent or a tool that raised `asyncio.CancelledError`, though its rollout was not cancelled."""
+
+
 class RewardError(RolloutError):
     """Rewards that cannot be used: missing where others are given, unequal among siblings, without a group."""
 

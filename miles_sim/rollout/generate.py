@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 
+from miles_sim.rollout.apart import apart
 from miles_sim.rollout.errors import AssemblyError, RolloutError, RolloutIdentityError, SessionError, SettingsError
 from miles_sim.rollout.plain import not_json
 from miles_sim.rollout.sample import RESERVED, Sample, Status
@@ -74,10 +75,16 @@ class GenerateOutput:
 async def generate(input: GenerateInput) -> GenerateOutput:
     """Samples of one rollout.
 
-    An agent that raises costs nothing that was generated: the samples carry `metadata["agent_error"]`. Where
-    collecting times out or the connection breaks, or nothing was generated, the result is one aborted copy of
-    the input. RolloutIdentityError before the agent runs; AssemblyError where the session's records, the hooks or the
-    agent's metadata are at fault; SessionError where the session server answers with an error.
+    An agent that raises costs nothing that was generated: the samples carry `metadata["agent_error"]`; so it is with
+    one that raises `asyncio.CancelledError` by itself. Where collecting times out or its connection breaks, or nothing
+    was generated, the result is one aborted copy of the input. RolloutIdentityError before the agent runs;
+    AssemblyError where the session's records, the hooks or the agent's metadata are at fault; SessionError where the
+    session server answers with an error.
+
+    Made again is what changes nothing when it is: the collect and the delete request, where a connection breaks
+    (`collect_tries`, within `collect_timeout`). Never: the open request, whose answer alone knows the session; what was
+    answered, whatever the status; what timed out; the agent's requests and the engine's, which are the agent's to
+    repeat, as each is paid for. Cancelled, at whatever stage, it deletes its session before it ends.
     """
     settings = input.settings
     identity = _identity(input.sample, settings)
@@ -202,12 +209,13 @@ async def _run_agent(
         metadata["max_seq_len"] = input.settings.max_seq_len
     metadata["session_server_id"] = httpx.URL(session).netloc.decode()
     try:
-        returned: Any = await input.agent(
+        agent = input.agent(
             base_url=session,
             prompt=copy.deepcopy(input.sample.prompt),
             request_kwargs=keywords,
             metadata=metadata,
         )
+        returned: Any = await apart(agent)
     except Exception as error:
         logger.warning("agent failed: %r", error)
         return None, {"type": type(error).__name__, "message": str(error)}
@@ -224,7 +232,7 @@ async def _collect(input: GenerateInput, session: str, agent_metadata: dict[str,
         body["metadata"] = agent_metadata
     timeout = settings.collect_timeout
     try:
-        request = input.client.post(f"{session}/samples", json=body, timeout=timeout)
+        request = _tried(settings, lambda: input.client.post(f"{session}/samples", json=body, timeout=timeout))
         response = await asyncio.wait_for(request, timeout)
     except (httpx.TransportError, asyncio.TimeoutError) as error:
         logger.warning("collecting samples failed: %r", error)
@@ -236,9 +244,22 @@ async def _collect(input: GenerateInput, session: str, agent_metadata: dict[str,
 async def _delete(input: GenerateInput, session: str) -> None:
     timeout = input.settings.collect_timeout
     try:
-        await asyncio.wait_for(input.client.delete(session, timeout=timeout), timeout)
+        request = _tried(input.settings, lambda: input.client.delete(session, timeout=timeout))
+        await asyncio.wait_for(request, timeout)
     except (httpx.HTTPError, asyncio.TimeoutError) as error:
         logger.warning("deleting a session failed: %r", error)
+
+
+async def _tried(settings: RolloutSettings, ask: Callable[[], Awaitable[httpx.Response]]) -> httpx.Response:
+    """The answer to a request that may be made more than once; what breaks its last try is raised."""
+    for _ in range(settings.collect_tries - 1):
+        try:
+            return await ask()
+        except httpx.TimeoutException:
+            raise
+        except httpx.TransportError as error:
+            logger.warning("asked again: %r", error)
+    return await ask()
 
 
 async def _through(work: Any) -> None:

@@ -44,7 +44,10 @@ class RolloutSettings:
     request_timeout: float = 600.0
     """Seconds for one engine request."""
     collect_timeout: float = 120.0
-    """Seconds for the collect and the delete request, each."""
+    """Seconds for the collect and the delete request, each with all its tries."""
+    collect_tries: int = 3
+    """How often the collect and the delete request are made, each, where the connection breaks; at once, without a
+    pause. Both change nothing when they are made again."""
     routing_replay: bool = False
     replay_rows: Literal["whole", "additional"] = "whole"
     """Which routed-experts rows an engine request asks for: all, or only those that the session does not hold yet
@@ -77,7 +80,13 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "tools_change": ("branch", "keep"),
     "replay_rows": ("whole", "additional"),
 }
-_COUNTS = {"max_seq_len": True, "max_nodes": False, "max_body_bytes": False, "routed_experts_layers": False}
+_COUNTS = {
+    "max_seq_len": True,
+    "max_nodes": False,
+    "max_body_bytes": False,
+    "routed_experts_layers": False,
+    "collect_tries": False,
+}
 """Whether each may be None."""
 _SECONDS = {"request_timeout": False, "collect_timeout": False, "session_idle_timeout": True}
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import httpx
 
 import miles_sim
-from miles_sim.rollout.generate import GenerateInput, generate
+from miles_sim.rollout.generate import GenerateInput, GenerateOutput, generate
 from miles_sim.rollout.sample import Sample
 from miles_sim.rollout.selection import POSTPROCESSORS
 from miles_sim.rollout.session.server import SessionServer
@@ -75,8 +75,10 @@ class ReferenceTarget:
         settings = self._for(job, job["session"])
         server = SessionServer(settings, tokenizer, job["engine_url"], transport=self._network)
         async with self._reachable(server) as url, _way(self._network) as way:
-            plays = [_Rollout(job, number, settings, url, way, agent).play() for number in range(len(job["inputs"]))]
-            results = await asyncio.gather(*plays)
+            rollouts = [_Rollout(job, number, settings, url, way, agent) for number in range(len(job["inputs"]))]
+            if self._network is not None:
+                self._network.cancellers = {number: rollout.cancel for number, rollout in enumerate(rollouts)}
+            results = await asyncio.gather(*(rollout.play() for rollout in rollouts))
             left = {"sessions_open": server.sessions_open, "requests_open": server.requests_open}
         return {**_document(job, results), **left}
 
@@ -135,6 +137,8 @@ class _Rollout:
         self._number = number
         self._agent = agent
         self._agent_ran = False
+        self._cancelled = False
+        self._task: asyncio.Future[GenerateOutput] | None = None
         self._sample = Sample(**job["inputs"][number])
         self._crossing = Crossing(way, job.get("garble"))
         self._input = GenerateInput(
@@ -149,13 +153,25 @@ class _Rollout:
     async def play(self) -> tuple[dict[str, Any], Any]:
         """Its view, and what `generate` returned."""
         before = sample_view(self._sample)
-        returned, error = None, None
+        returned: Any = None
+        error: BaseException | None = None
+        self._task = asyncio.ensure_future(generate(self._input))
         try:
-            returned = (await generate(self._input)).samples
+            returned = (await self._task).samples
         except Exception as raised:
+            error = raised
+        except asyncio.CancelledError as raised:
+            if not self._cancelled:
+                raise
             error = raised
         view = rollout_view(before, self._sample, returned, agent_ran=self._agent_ran, error=error)
         return {**view, "payload": self._crossing.payload}, returned
+
+    def cancel(self) -> None:
+        """End it, as a driver does that wants no more of it."""
+        self._cancelled = True
+        if self._task is not None:
+            self._task.cancel()
 
     async def _run_agent(
         self, base_url: str, prompt: Any, request_kwargs: dict[str, Any], metadata: dict[str, Any]
