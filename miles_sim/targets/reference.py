@@ -77,7 +77,8 @@ class ReferenceTarget:
         async with self._reachable(server) as url, _way(self._network) as way:
             rollouts = [_Rollout(job, number, settings, url, way, agent) for number in range(len(job["inputs"]))]
             if self._network is not None:
-                self._network.cancellers = {number: rollout.cancel for number, rollout in enumerate(rollouts)}
+                self._network.cancellers.clear()
+                self._network.cancellers.update((number, rollout.cancel) for number, rollout in enumerate(rollouts))
             results = await asyncio.gather(*(rollout.play() for rollout in rollouts))
             left = {"sessions_open": server.sessions_open, "requests_open": server.requests_open}
         return {**_document(job, results), **left}

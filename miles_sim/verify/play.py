@@ -69,7 +69,7 @@ async def _once(
     benches = [ToolBench(scenario.plan, scenario.seed) for _ in scenario.rollouts]
     async with AsyncExitStack() as stack:
         engine_url = await stack.enter_async_context(_reachable(tap, network))
-        faults = Faults(scenario, session)
+        faults = Faults(scenario, session, {} if network is None else network.cancellers)
         client = await stack.enter_async_context(_client(network, faults if scenario.faults else None, engine_url))
         abandoned = Abandoned(scenario, client, tap)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="miles-sim-")))
