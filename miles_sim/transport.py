@@ -143,6 +143,7 @@ def _server(app: ASGIApp) -> Any:
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets=sockets)
+            self.server_state.default_headers = self.config.encoded_headers  # `server`, which the main loop would set
             self.ready.set()
 
         async def main_loop(self) -> None:
