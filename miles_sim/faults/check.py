@@ -12,6 +12,8 @@ from miles_sim.faults.locate import DRIVER_STEPS, questions
 from miles_sim.faults.place import Edge, Place
 from miles_sim.faults.plan import Fault
 
+DRIVER_ATTEMPTS = 4
+"""Attempts of a driver that can be struck; how often it asks again is its own affair."""
 RETURN = "return"
 """Step of the agent's edge at its end, where it returns."""
 _EDGES_OF: dict[str, frozenset[Edge]] = {
@@ -68,12 +70,12 @@ def _where_is_somewhere(order: Order, plan: Plan, rollouts: int) -> None:
     where, edge, at = order.fault.where, order.kind.edge, f"faults[{order.number}]"
     if where.rollout is not None and where.rollout >= rollouts:
         raise FaultPlanError(f"{at}: where.rollout: {where.rollout} is not one of the {rollouts}, counted from 0")
-    steps = _steps(plan, edge)
+    steps = [(step, attempts) for step, attempts in _steps(plan, edge) if order.kind.fits(step)]
     fitting = [(step, attempts) for step, attempts in steps if where.step is None or fnmatchcase(step, where.step)]
     if not fitting:
         known = ", ".join(step for step, _ in steps) or "none"
         raise FaultPlanError(
-            f"{at}: where.step: {where.step!r} fits no step of the edge {edge!r}: {known}{_hint(plan)}"
+            f"{at}: where.step: {where.step!r} fits no step that {order.kind.name!r} can strike: {known}{_hint(plan)}"
         )
     most = max(attempts for _, attempts in fitting)
     if where.attempt is not None and where.attempt >= most:
@@ -107,7 +109,7 @@ def _steps(plan: Plan, edge: Edge) -> list[tuple[str, int]]:
     """Step and number of attempts, in order."""
     retries = int(getattr(plan, "retries", 0)) + 1
     if edge == "driver":
-        return [(step, 1) for step in DRIVER_STEPS]
+        return [(step, DRIVER_ATTEMPTS) for step in DRIVER_STEPS]
     if edge == "agent":
         return [*((key, 1) for key, step in walk(plan.steps) if isinstance(step, Ask)), (RETURN, 1)]
     replies = {question.key: len(question.replies) for question in asked(plan.steps)}

@@ -37,10 +37,11 @@ class Order:
         return self.fault.when.probability is None
 
     def fits(self, place: Place) -> bool:
-        """`where` and `when` allow this place; a draw may still be against it."""
+        """Kind, `where` and `when` allow this place; a draw may still be against it."""
         where, when = self.fault.where, self.fault.when
         return (
-            where.rollout in (None, place.rollout)
+            self.kind.fits(place.step)
+            and where.rollout in (None, place.rollout)
             and (where.step is None or fnmatchcase(place.step, where.step))
             and where.attempt in (None, place.attempt)
             and (when.first is None or place.attempt < when.first)

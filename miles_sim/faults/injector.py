@@ -36,6 +36,7 @@ class Injector:
         self._journal = journal
         self._attempts: Counter[Spot] = Counter()
         self._first: dict[tuple[Edge, int], Answer] = {}
+        self._heard: set[str] = set()
         self._killer: Order | None = None
         self.made: dict[str, Place] = {}
         """Response id to where it was asked for, for each generation that the engine answered with."""
@@ -68,10 +69,20 @@ class Injector:
         elif meeting.entry is not None and meeting.entry.order is not self._killer:
             meeting.entry.cannot = "the engine is dead"
 
-    def handed_over(self, meeting: Meeting, answer: Answer) -> None:
-        """A whole answer reached who asked; the first good one of a rollout is kept, as `Strike.against` needs it."""
+    def handed_over(self, meeting: Meeting, answer: Answer, answers: Sequence[Answer]) -> None:
+        """A whole answer, made of the last of `answers`, reached who asked.
+
+        The first good one of a rollout is kept, as `Strike.against` needs it.
+        """
         if answer.status == 200:
             self._first.setdefault((meeting.edge, meeting.place.rollout), answer)
+            if meeting.edge == "engine":
+                self._heard.update(names_of(answers[-1:]))
+
+    @property
+    def unheard(self) -> frozenset[str]:
+        """Generations that the engine answered with, and of which nobody got an answer of status 200 to its end."""
+        return frozenset(self.made) - self._heard
 
     def earlier(self, meeting: Meeting) -> Answer | None:
         """The first good answer that this rollout was given on this edge."""

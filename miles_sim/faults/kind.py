@@ -44,11 +44,15 @@ class Kind:
     under: Mapping[str, Verdict]
     """Session version to the verdict where it is another one."""
     at: str | None
-    """The one place it concerns: `open`, `collect` or `delete` on the driver's edge, `return` on the agent's. None: any,
+    """The one place it concerns: `open`, `collect`, `delete` on the driver's edge, `return` on the agent's. None: any,
     on the agent's edge every step that asks."""
     effect: Callable[..., Any]
     """By edge: `(params, random) -> Strike` on `engine`, `session` and `driver`; `(params, Reply) -> Reply` on `model`;
     on `agent` see `miles_sim.faults.agent`. `random`: a `random.Random` of the place's own."""
+
+    def fits(self, step: str) -> bool:
+        """It can strike at a step of its edge."""
+        return step == self.at or (self.at is None and (self.edge != "agent" or step != "return"))
 
     def verdict_under(self, session: str) -> Verdict:
         """The verdict under that session version."""

@@ -84,6 +84,8 @@ class FaultTransport(httpx.AsyncBaseTransport):
             await self._leave(meeting, answers)
         if meeting.edge == "driver":
             await self._others.after(meeting.place.rollout, meeting.place.step)
+        if changed is not None and strike.ending == "whole":
+            self._injector.handed_over(meeting, changed, answers)
         return await _ended(strike, changed, request)
 
     async def _befall(self, strike: Strike, moment: str, request: httpx.Request) -> None:
@@ -117,8 +119,6 @@ class FaultTransport(httpx.AsyncBaseTransport):
         whole = strike.ending == "whole" and changed == given
         if entry is not None:
             entry.lost += names_of(answers[:-1] if whole else answers)
-        if changed is not None and strike.ending == "whole":
-            self._injector.handed_over(meeting, changed)
         return changed
 
     async def _delivered(self, strike: Strike, asked: Asked, request: httpx.Request) -> list[Answer]:

@@ -112,7 +112,8 @@ async def _once(
         for left in await abandoned.turns():
             journals[left.rollout].append(left)
     if session == "direct":
-        journals = [list(turns(scenario.plan, *asked)) for asked in _by_rollout(scenario, engine.generations, tap)]
+        heard = [generation for generation in engine.generations if generation.id not in faults.unheard]
+        journals = [list(turns(scenario.plan, *asked)) for asked in _by_rollout(scenario, heard, tap)]
     return Case(
         scenario=scenario,
         session=session,

@@ -66,6 +66,11 @@ class Faults:
         if rollout in self._hooks:
             await self._hooks[rollout].after(moment)
 
+    @property
+    def unheard(self) -> frozenset[str]:
+        """Generations whose answer came to nobody whole."""
+        return self._injector.unheard
+
     def on(self, ledger: Ledger) -> Ledger:
         """With what fired, and what was due and could not."""
         if not self._scenario.faults:
