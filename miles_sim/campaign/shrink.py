@@ -8,6 +8,7 @@ from miles_sim.agent.plan import Plan, branches, keyed
 from miles_sim.agent.steps import Parallel, Step, Subagent
 from miles_sim.document import Document
 from miles_sim.engine.settings import EngineSettings
+from miles_sim.faults.plan import Fault
 from miles_sim.reply import Reply
 from miles_sim.scenarios.model import Scenario
 
@@ -24,7 +25,7 @@ class Shrunk:
     """Nothing more can be left out by itself; else the plays allowed ran out first."""
 
 
-def shrink(scenario: Scenario, fails: Fails, *, plays: int = 200) -> Shrunk:
+def shrink(scenario: Scenario, fails: Fails, *, plays: int = 100) -> Shrunk:
     """Leave out faults, rollouts, steps, settings, as long as `fails` says that it still fails; at most `plays` plays.
 
     A pure function of its arguments, if `fails` is one. `fails(scenario)` itself is taken for granted.
@@ -51,19 +52,19 @@ class _Shrinker:
 
     def pass_over(self, scenario: Scenario) -> Scenario:
         """One round of all ways to make it smaller; the very same object where none helps."""
-        scenario = self._without_many(scenario, "faults")
-        for smaller in (_fewer_rollouts, _fewer_steps, _plainer):
+        scenario = self._as_often_as_it_helps(scenario, _fewer_rollouts)  # first: what is left plays faster
+        scenario = self._without_some(scenario)
+        for smaller in (_fewer_steps, _plainer):
             scenario = self._as_often_as_it_helps(scenario, smaller)
         return scenario
 
-    def _without_many(self, scenario: Scenario, field: str) -> Scenario:
-        """Halves first, then quarters, and so on to single entries (delta debugging)."""
-        size = max(1, len(getattr(scenario, field)) // 2)
+    def _without_some(self, scenario: Scenario) -> Scenario:
+        """Without faults: halves of them first, then quarters, and so on to single ones (delta debugging)."""
+        size = max(1, len(scenario.faults) // 2)
         while size and not self.spent:
             at = 0
-            while at < len(getattr(scenario, field)):
-                entries = getattr(scenario, field)
-                fewer = self._tried(scenario, {field: entries[:at] + entries[at + size :]})
+            while at < len(scenario.faults):
+                fewer = self._tried(scenario, {"faults": scenario.faults[:at] + scenario.faults[at + size :]})
                 scenario, at = (scenario, at + size) if fewer is None else (fewer, at)
             size //= 2
         return scenario
@@ -94,20 +95,24 @@ class _Shrinker:
 
 
 def _fewer_rollouts(scenario: Scenario) -> Iterator[dict[str, Any]]:
-    """Without one of the rollouts; faults that are bound to a later one move with it."""
-    if len(scenario.rollouts) == 1:
+    """One rollout alone; then all but one. Faults that are bound to a rollout go with it."""
+    numbers = range(len(scenario.rollouts))
+    if len(numbers) == 1:
         return
-    for out in reversed(range(len(scenario.rollouts))):
-        faults = []
-        for fault in scenario.faults:
-            bound = fault.where.rollout
-            if bound == out:
-                break
-            if bound is not None and bound > out:
-                fault = _with(fault, where=_with(fault.where, rollout=bound - 1))
-            faults.append(fault)
-        else:
-            yield {"rollouts": scenario.rollouts[:out] + scenario.rollouts[out + 1 :], "faults": tuple(faults)}
+    for kept in [[one] for one in numbers] + [[one for one in numbers if one != out] for out in reversed(numbers)]:
+        yield {"rollouts": tuple(scenario.rollouts[one] for one in kept), "faults": _bound(scenario.faults, kept)}
+
+
+def _bound(faults: Sequence[Fault], kept: Sequence[int]) -> tuple[Fault, ...]:
+    """The faults that can strike one of the rollouts `kept`, under their places among them."""
+    moved = []
+    for fault in faults:
+        bound = fault.where.rollout
+        if bound is None:
+            moved.append(fault)
+        elif bound in kept:
+            moved.append(_with(fault, where=_with(fault.where, rollout=kept.index(bound))))
+    return tuple(moved)
 
 
 def _fewer_steps(scenario: Scenario) -> Iterator[dict[str, Any]]:

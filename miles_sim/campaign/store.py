@@ -29,8 +29,8 @@ class Store:
     def __enter__(self) -> "Store":
         self.folder.mkdir(parents=True, exist_ok=True)
         self._same()
-        self._file = self._units.open("ab")
         self.done = self._whole()
+        self._file = self._units.open("ab")
         return self
 
     def __exit__(self, *raised: object) -> None:
@@ -66,14 +66,14 @@ class Store:
     def _whole(self) -> int:
         """Number of whole lines; what a kill left of one more is cut off."""
         whole = count = 0
-        with self._units.open("rb") as lines:
+        self._units.touch()
+        with self._units.open("rb+") as lines:
             for line in lines:
                 if not line.endswith(b"\n"):
                     break
                 _unit(self._units, count, line)
                 whole, count = whole + len(line), count + 1
-        if self._file is not None:
-            self._file.truncate(whole)
+            lines.truncate(whole)
         return count
 
 

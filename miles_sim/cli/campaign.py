@@ -194,12 +194,21 @@ def _print(summary: "Summary", found: "list[Saved]", *, to_stderr: bool) -> None
         figures = (kind.fired, kind.rollouts, kind.idle, kind.violated)
         table.add_row(kind.kind, kind.layer, kind.verdict, *map(str, figures))
     console.print(table)
-    for one in found:
-        small = "as drawn" if one.plays is None else f"shrunk in {one.plays} plays"
-        console.print(f"\n{one.contract}: {one.message} (scenario {one.unit}, {small})\n  {one.repro}", markup=False)
+    for (contract, message), alike in _alike(found).items():
+        telling = min(alike, key=lambda one: one.plays is None)
+        small = "as drawn" if telling.plays is None else f"shrunk in {telling.plays} plays"
+        count = f"{len(alike)} scenarios, one of them {small}" if len(alike) > 1 else f"1 scenario, {small}"
+        console.print(f"\n{contract}: {message} ({count})\n  {telling.repro}", markup=False)
     rate = "" if summary.rollouts_per_second is None else f", {summary.rollouts_per_second:g} rollouts a second"
     console.print(
         f"\n{summary.rollouts} rollouts in {summary.scenarios} scenarios, {summary.faults_fired} faults fired, "
         f"{summary.violations} violations, {summary.false_samples} false samples{rate}",
         markup=False,
     )
+
+
+def _alike(found: "list[Saved]") -> "dict[tuple[str, str], list[Saved]]":
+    groups: dict[tuple[str, str], list[Saved]] = {}
+    for one in found:
+        groups.setdefault((one.contract, one.message), []).append(one)
+    return groups
