@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 _SCALARS = (str, int, float, bool, type(None))
+_EXACT = frozenset(_SCALARS)
 _SESSION = re.compile(r"http://[\w.-]+(?::\d+)?/sessions\b(?:/[0-9a-fA-F-]+)?")
 
 
@@ -20,7 +21,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        # ids and logprobs, by far the most of what there is, need no look at each
+        return list(value) if _EXACT.issuperset(map(type, value)) else [plain(item) for item in value]
     if hasattr(value, "tobytes") and hasattr(value, "dtype"):
         return scalar_or_rows(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -81,6 +83,7 @@ def _children(value: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(value, Mapping):
         yield from value.items()
     elif isinstance(value, list):
-        yield from ((number, item) for number, item in enumerate(value) if not isinstance(item, _SCALARS))
+        if not _EXACT.issuperset(map(type, value)):
+            yield from ((number, item) for number, item in enumerate(value) if not isinstance(item, _SCALARS))
     elif dataclasses.is_dataclass(value):
         yield from ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
