@@ -15,6 +15,7 @@ from miles_sim.engine.seeding import name
 from miles_sim.engine.tool_calls import call_number
 from miles_sim.engine.usage import counts_of, summed, usage
 from miles_sim.engine.wire import (
+    Progress,
     Triple,
     Want,
     Wire,
@@ -44,17 +45,21 @@ def chat_completion(
     wire: Wire, request: ChatRequest, sampling: Sampling, want: Want, answers: Sequence[Answered], reader: Reader
 ) -> dict[str, Any]:
     """The whole body; one choice an answer."""
-    shape, first = wire.profile.chat, answers[0].generation
+    shape, first = wire.profile.chat, answers[0]
+    told = [finished(answer) for answer in answers]
     metadata: dict[str, Any] = {"weight_version": first.weight_version}
     if wire.profile.weight_versions:
         metadata["weight_versions"] = weight_spans(first)
     body = {
         "id": first.id,
         "object": "chat.completion",
-        "created": answers[0].timing.created,
+        "created": first.timing.created,
         "model": request.model,
-        "choices": [_choice(wire, request, sampling, want, answer, n, reader) for n, answer in enumerate(answers)],
-        "usage": usage(wire, summed([counts_of(finished(answer), want) for answer in answers], len(answers))),
+        "choices": [
+            _choice(wire, request, sampling, want, answer, known, n, reader)
+            for n, (answer, known) in enumerate(zip(answers, told, strict=True))
+        ],
+        "usage": usage(wire, summed([counts_of(known, want) for known in told], len(told))),
         "metadata": metadata,
     }
     extra = sglext(wire, request, answers, keys=shape.sglext)
@@ -70,40 +75,47 @@ def _ordered(keys: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _choice(
-    wire: Wire, request: ChatRequest, sampling: Sampling, want: Want, answered: Answered, index: int, reader: Reader
+    wire: Wire,
+    request: ChatRequest,
+    sampling: Sampling,
+    want: Want,
+    answered: Answered,
+    known: Progress,
+    index: int,
+    reader: Reader,
 ) -> dict[str, Any]:
-    generation, shape = answered.generation, wire.profile.chat
+    shape = wire.profile.chat
     text = text_of(
-        generation.output_ids,
-        generation.finish_reason,
+        answered.output_ids,
+        answered.finish_reason,
         wire.tokenizer,
         no_stop_trim=sampling.no_stop_trim,
         skip_special_tokens=sampling.skip_special_tokens,
     )
-    said = reader.read(text, generation.finish_reason)
+    said = reader.read(text, answered.finish_reason)
     choice = {
         "index": index,
         "message": _ordered(shape.message, _message(shape, said, answered, reader)),
-        "logprobs": {"content": _logprobs(wire, request, answered)} if request.logprobs else None,
+        "logprobs": {"content": _logprobs(wire, request, known)} if request.logprobs else None,
         "finish_reason": said.reason["type"],
         "matched_stop": said.reason.get("matched"),
     }
     if request.return_prompt_token_ids or request.return_token_ids:
-        choice["prompt_token_ids"] = generation.prompt_ids
+        choice["prompt_token_ids"] = answered.prompt_ids
     if request.return_token_ids:
-        choice["response_token_ids"] = generation.output_ids
+        choice["response_token_ids"] = answered.output_ids
     if request.return_meta_info:
-        choice["meta_info"] = meta_info(wire, want, finished(answered), reason=said.reason)
+        choice["meta_info"] = meta_info(wire, want, known, reason=said.reason)
     return _ordered(shape.choice, choice)
 
 
-def _logprobs(wire: Wire, request: ChatRequest, answered: Answered) -> Any:
-    generation = answered.generation
+def _logprobs(wire: Wire, request: ChatRequest, known: Progress) -> Any:
+    ids, logprobs = known.output_ids, known.logprobs
     if not request.top_logprobs:
         told = wire.texts.fragments if wire.profile.chat.token_bytes == "text" else wire.texts.raw_fragments
-        return told.content(generation.output_ids, generation.logprobs, spelled=answered.spelled_logprobs)
-    rows = top_rows(wire, request.top_logprobs, generation.prompt_ids, generation.output_ids, generation.logprobs)
-    return logprob_content(wire, generation.output_ids, generation.logprobs, rows)
+        return told.content(ids, known.spelled_logprobs)
+    rows = top_rows(wire, request.top_logprobs, known.prompt.ids, ids, logprobs)
+    return logprob_content(wire, ids, logprobs, rows)
 
 
 def _message(shape: ChatWire, said: Said, answered: Answered, reader: Reader) -> dict[str, Any]:
@@ -123,10 +135,10 @@ def _call(shape: ChatWire, call: ParsedCall, position: int, answered: Answered, 
     return {
         "id": call_id(
             reader,
-            answered.key,
+            answered.asked.key,
             call.name,
             call.tool,
-            0 if answered.generation.misbehaved == "same_call_id" else position,
+            0 if answered.drawn.misbehaved == "same_call_id" else position,
         ),
         "index": call_number(call, position, shape),
         "type": "function",
@@ -180,7 +192,7 @@ def sglext(
     wire: Wire, request: GenerationRequest, answers: Sequence[Answered], *, keys: tuple[str, ...]
 ) -> dict[str, Any]:
     """What was asked for of these keys, where there is any."""
-    first = answers[0].generation
+    first = answers[0]
     values: dict[str, Any] = {}
     if request.return_routed_experts:
         values["routed_experts"] = routed_experts(first, request.routed_experts_start_len)
@@ -192,5 +204,5 @@ def sglext(
     if request.return_input_ids_in_sglext:
         values["input_ids"] = first.prompt_ids
     if request.return_output_ids_in_sglext:
-        values["output_ids"] = [answer.generation.output_ids for answer in answers]
+        values["output_ids"] = [answer.output_ids for answer in answers]
     return {key: values[key] for key in keys if values.get(key) is not None}

@@ -108,7 +108,7 @@ def completion(
     wire: Wire, request: CompletionRequest, sampling: Sampling, wants: Sequence[Want], answers: Sequence[Answered]
 ) -> dict[str, Any]:
     """The whole body; one choice an answer."""
-    shape, first = wire.profile.completions, answers[0].generation
+    shape, first = wire.profile.completions, answers[0]
     heads = echoes(request, wire.tokenizer) if request.echo else []
     metadata: dict[str, Any] = {"weight_version": first.weight_version}
     if wire.profile.weight_versions:
@@ -139,10 +139,9 @@ def _choice(
     index: int,
     head: str,
 ) -> dict[str, Any]:
-    generation = answered.generation
     text = text_of(
-        generation.output_ids,
-        generation.finish_reason,
+        answered.output_ids,
+        answered.finish_reason,
         wire.tokenizer,
         no_stop_trim=sampling.no_stop_trim,
         skip_special_tokens=sampling.skip_special_tokens,
@@ -150,8 +149,8 @@ def _choice(
     logprobs = None
     if request.logprobs is not None:
         logprobs = _logprobs(wire, request, meta_info(wire, want, finished(answered)), prompt=request.echoes_logprobs)
-    ids = (generation.output_ids, generation.prompt_ids) if request.return_token_ids else (None, None)
-    return _shaped(wire, index, head + text, logprobs, generation.finish_reason, *ids)
+    ids = (answered.output_ids, answered.prompt_ids) if request.return_token_ids else (None, None)
+    return _shaped(wire, index, head + text, logprobs, answered.finish_reason, *ids)
 
 
 def _shaped(

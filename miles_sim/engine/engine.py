@@ -122,7 +122,7 @@ class Engine:
         asked = Asked(
             id=rid or seeding.name(names, "id", 32),
             endpoint=endpoint,
-            prompt_ids=prompt.ids,
+            prompt=prompt,
             attempt=attempt,
             key=names,
             question=question,
@@ -130,7 +130,6 @@ class Engine:
             extra_key=extra_key,
             fields=fields,
             cache_limit=cache_limit,
-            packed=prompt.packed,
         )
         flight = Flight(asked, self._model.draw(prompt, sampling, key, attempt))
         self.scheduler.submit(flight)
@@ -162,7 +161,7 @@ class Engine:
 
     def _enter(self, flight: Flight, answered: Answered) -> None:
         self.statistics.count(answered)
-        self._log.append(answered.generation)
+        self._log.append(answered)
 
     def close(self) -> None:
         """Close what is open: the file to which the ledger is spooled."""

@@ -9,9 +9,11 @@ from typing import Any, Literal, TypeVar
 
 from miles_sim.engine.clock import Timing
 from miles_sim.engine.errors import RequestError
-from miles_sim.engine.fragments import numbers
+from miles_sim.engine.generation import generation
 from miles_sim.engine.prefix_cache import Space
-from miles_sim.ledger import Generation
+from miles_sim.engine.prompt import Prompt
+from miles_sim.ledger import Generation, SpecTruth, WeightSpan
+from miles_sim.rows import RowsTruth
 
 Reason = dict[str, Any]
 T = TypeVar("T")
@@ -23,7 +25,7 @@ class Asked:
 
     id: str
     endpoint: str
-    prompt_ids: tuple[int, ...]
+    prompt: Prompt
     attempt: int
     key: bytes
     """From which the names in the answer are drawn, as the reply is from the key of the question."""
@@ -36,8 +38,10 @@ class Asked:
     """Of the request, those that came with a value."""
     cache_limit: int | None = None
     """Most prompt ids that may come from the prefix cache; None: no limit."""
-    packed: bytes | None = None
-    """The prompt ids as bytes, where somebody has them already."""
+
+    @property
+    def prompt_ids(self) -> tuple[int, ...]:
+        return self.prompt.ids
 
     @property
     def space(self) -> Space:
@@ -69,26 +73,63 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Answered:
-    """One finished request with what its answer needs beside the generation."""
+    """One finished request: what it was, what was said, and how it ended. Fields that a `Generation` has mean the
+    same here."""
 
-    generation: Generation
+    asked: Asked
+    drawn: Drawn
+    output_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: Reason
+    cached_tokens: int
+    weight_version: str
     timing: Timing
-    key: bytes
-    """From which further names are drawn."""
+    weight_versions: tuple[WeightSpan, ...] = ()
+    retractions: int = 0
+    spec: SpecTruth | None = None
+    routed_experts: RowsTruth | None = None
+    indexer_topk: RowsTruth | None = None
     from_queue: bool = False
     """Aborted while it waited: the release answers with a sparse `meta_info`."""
 
+    @property
+    def id(self) -> str:
+        return self.asked.id
+
+    @property
+    def prompt_ids(self) -> tuple[int, ...]:
+        return self.asked.prompt_ids
+
     @cached_property
-    def spelled_logprobs(self) -> Sequence[bytes]:
-        """The JSON of each logprob, made once for all places that tell them."""
-        return numbers(self.generation.logprobs)
+    def generation(self) -> Generation:
+        """The ledger's entry, made when it is first looked at: an engine under load has no time for it."""
+        asked = self.asked
+        return generation(
+            id=asked.id,
+            endpoint=asked.endpoint,
+            asked=asked.fields,
+            attempt=asked.attempt,
+            prompt_ids=asked.prompt_ids,
+            output_ids=self.output_ids,
+            logprobs=self.logprobs,
+            finish_reason=self.finish_reason,
+            cached_tokens=self.cached_tokens,
+            weight_version=self.weight_version,
+            weight_versions=self.weight_versions,
+            retractions=self.retractions,
+            lora=asked.lora,
+            spec=self.spec,
+            misbehaved=self.drawn.misbehaved,
+            routed_experts=self.routed_experts,
+            indexer_topk=self.indexer_topk,
+        )
 
     def raise_for_status(self) -> None:
         """`RequestError` where the finish reason carries an HTTP status, as that of a full queue does.
 
         The body is that of an answer that was not streamed (sglang tokenizer_manager.py `_wait_one_response`).
         """
-        reason = self.generation.finish_reason
+        reason = self.finish_reason
         status = reason.get("status_code")
         if status is not None:
             kind = "BadRequestError" if status == 400 else str(status)
@@ -107,7 +148,7 @@ class Step:
 
     @property
     def finish_reason(self) -> Reason | None:
-        return self.answered.generation.finish_reason if self.answered else None
+        return self.answered.finish_reason if self.answered else None
 
     @property
     def ids(self) -> tuple[int, ...]:

@@ -25,31 +25,27 @@ class Fragments:
             for text, shown in zip(quoted, spelled, strict=True)
         ]
 
-    def triples(
-        self, ids: Sequence[int], logprobs: Sequence[float], *, texts: bool, spelled: Sequence[bytes] | None = None
-    ) -> orjson.Fragment:
-        """`[[logprob, id, text or null], …]`, as in `output_token_logprobs`. `spelled`: the logprobs as `numbers`
-        spells them, where that was done before."""
+    def triples(self, ids: Sequence[int], logprobs: Sequence[bytes], *, texts: bool) -> orjson.Fragment:
+        """`[[logprob, id, text or null], …]`, as in `output_token_logprobs`. `logprobs`: as `numbers` spells them."""
         if not ids:
             return _NONE
         ends = self._with_text if texts else self._without_text
-        pieces = _by_turns(numbers(logprobs) if spelled is None else spelled, _picked(ends, ids))
+        pieces = _by_turns(logprobs, _picked(ends, ids))
         pieces[0], pieces[-1] = b"[[" + pieces[0], pieces[-1][:-2] + b"]"
         return orjson.Fragment(b"".join(pieces))
 
-    def content(
-        self, ids: Sequence[int], logprobs: Sequence[float], *, spelled: Sequence[bytes] | None = None
-    ) -> orjson.Fragment:
-        """`[{token, bytes, logprob, top_logprobs: []}, …]`, as in `logprobs.content` of a chat choice."""
+    def content(self, ids: Sequence[int], logprobs: Sequence[bytes]) -> orjson.Fragment:
+        """`[{token, bytes, logprob, top_logprobs: []}, …]`, as in `logprobs.content` of a chat choice. `logprobs`:
+        as `numbers` spells them."""
         if not ids:
             return _NONE
-        pieces = _by_turns(_picked(self._entry, ids), numbers(logprobs) if spelled is None else spelled)
+        pieces = _by_turns(_picked(self._entry, ids), logprobs)
         pieces[0], pieces[-1] = b"[" + pieces[0][len(_LAST) + 1 :], pieces[-1] + _LAST + b"]"
         return orjson.Fragment(b"".join(pieces))
 
 
 def numbers(values: Sequence[float]) -> list[bytes]:
-    """The JSON of each."""
+    """The JSON of each of one or more."""
     return orjson.dumps(values)[1:-1].split(b",")
 
 

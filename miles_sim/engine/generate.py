@@ -12,20 +12,19 @@ from miles_sim.engine.wire import Want, Wire, finished, meta_info, stepped
 
 def generate_answer(wire: Wire, want: Want, sampling: Sampling, answered: Answered) -> dict[str, Any]:
     """The object of one finished request."""
-    generation = answered.generation
     values = {
         "text": text_of(
-            generation.output_ids,
-            generation.finish_reason,
+            answered.output_ids,
+            answered.finish_reason,
             wire.tokenizer,
             no_stop_trim=sampling.no_stop_trim,
             skip_special_tokens=sampling.skip_special_tokens,
         ),
-        "output_ids": generation.output_ids,
+        "output_ids": answered.output_ids,
         "meta_info": meta_info(wire, want, finished(answered)),
     }
     if want.prompt_token_ids:
-        values["prompt_token_ids"] = generation.prompt_ids
+        values["prompt_token_ids"] = answered.prompt_ids
     return {key: values[key] for key in wire.profile.generate.body if key in values}
 
 

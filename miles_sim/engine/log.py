@@ -4,6 +4,7 @@ from collections import OrderedDict
 from io import TextIOWrapper
 from pathlib import Path
 
+from miles_sim.engine.flight import Answered
 from miles_sim.engine.settings import LedgerSettings
 from miles_sim.ledger import Generation
 
@@ -12,20 +13,35 @@ class GenerationLog:
     """The generations, in the order in which they were done."""
 
     def __init__(self, settings: LedgerSettings) -> None:
-        self.generations: list[Generation] = []
-        """All, or with a bound at least the last so many and at most twice that."""
+        self._read: list[Generation] = []
+        """Entries that were looked at, and all before them."""
+        self._unread: list[Answered] = []
+        """Those after them, from which entries are made when somebody looks."""
         self._keep = settings.keep
         self._path = Path(settings.spool) if settings.spool is not None else None
         self._file: TextIOWrapper | None = None
 
-    def append(self, generation: Generation) -> None:
+    @property
+    def generations(self) -> list[Generation]:
+        """All, or with a bound at least the last so many and at most twice that."""
+        self._read += [answered.generation for answered in self._unread]
+        self._unread.clear()
+        return self._read
+
+    def append(self, answered: Answered) -> None:
         if self._path is not None:
             if self._file is None:
                 self._file = self._path.open("a", encoding="utf-8", buffering=1)
-            self._file.write(generation.model_dump_json() + "\n")
-        self.generations.append(generation)
-        if self._keep is not None and len(self.generations) > 2 * self._keep:
-            del self.generations[: len(self.generations) - self._keep]
+            self._file.write(answered.generation.model_dump_json() + "\n")
+        self._unread.append(answered)
+        if self._keep is not None and len(self._read) + len(self._unread) > 2 * self._keep:
+            self._forget(len(self._read) + len(self._unread) - self._keep)
+
+    def _forget(self, count: int) -> None:
+        """The oldest so many."""
+        read = min(count, len(self._read))
+        del self._read[:read]
+        del self._unread[: count - read]
 
     def close(self) -> None:
         if self._file is not None:

@@ -12,7 +12,9 @@ _FITS = sys.byteorder == "little" and array("I").itemsize == WIDTH
 
 def pack(ids: Sequence[int]) -> bytes:
     """Ids from 0 to 2**32 - 1, the lowest byte first; `OverflowError` or `struct.error` for others."""
-    return array("I", ids).tobytes() if _FITS else struct.pack(f"<{len(ids)}I", *ids)
+    if not _FITS:
+        return struct.pack(f"<{len(ids)}I", *ids)
+    return (ids if isinstance(ids, array) else array("I", ids)).tobytes()
 
 
 def shared_ids(ids: bytes, start: int, edge: bytes) -> int:

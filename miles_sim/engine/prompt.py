@@ -2,10 +2,10 @@
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from dataclasses import dataclass
+from functools import cached_property
 from struct import error as StructError
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import orjson
@@ -15,39 +15,55 @@ from miles_sim.engine.packed import pack
 from miles_sim.engine.request import Call, ChatMessage, ChatRequest, GenericMessage, Part
 from miles_sim.tokenizer import ByteTokenizer, TokenizerError
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
 INPUT_MARGIN = 6
 """Ids of the context that a prompt may not reach into (tp_worker.py: context - 1 - 5)."""
 
 BadArguments = Literal["described", "parser"]
+_OBJECTS = np.array(range(1 << 11), dtype=object)
+"""One object for each id of a built-in vocabulary: a ledger holds many long prompts."""
 
 
 @dataclass(frozen=True)
 class Prompt:
     """What the model reads."""
 
-    ids: tuple[int, ...]
+    given: Sequence[int]
+    """Its ids: an array, unless they are such as no array holds."""
     last_text: str
     """Text of the request's last message: what reply rules are matched on."""
 
-    bytes_of_ids: bytes | None = field(default=None, repr=False, compare=False)
-    """The packed ids, where somebody has them already."""
-    below: int = field(default=1 << 32, repr=False, compare=False)
-    """What all ids are known to be below."""
+    def __len__(self) -> int:
+        return len(self.given)
 
     @cached_property
+    def ids(self) -> tuple[int, ...]:
+        """The ids, made of an array when they are first looked at: most requests do without."""
+        if not isinstance(self.given, array):
+            return tuple(self.given)
+        try:
+            return tuple(_OBJECTS.take(np.frombuffer(self.given, dtype=np.uint32)).tolist())
+        except IndexError:
+            return tuple(self.given)
+
+    @property
     def packed(self) -> bytes:
         """The ids as bytes; an error of `pack` where they cannot be."""
-        return pack(self.ids) if self.bytes_of_ids is None else self.bytes_of_ids
+        return pack(self.given)
+
+
+def prompt_of_ids(ids: Sequence[int], last_text: str) -> Prompt:
+    """These ids as an array, but for those that no array holds."""
+    try:
+        return Prompt(ids if isinstance(ids, array) else array("I", ids), last_text)
+    except OverflowError:
+        return Prompt(tuple(ids), last_text)
 
 
 def prompt_of(request: ChatRequest, tokenizer: ByteTokenizer, *, bad_arguments: BadArguments = "parser") -> Prompt:
     """`input_ids` as they are, else the rendered messages; `RequestError` where the template takes neither."""
     last_text = _text(request.messages[-1].content, "messages[-1].content")
     if request.input_ids is not None:
-        return _given(request.input_ids, last_text, tokenizer.vocab_size)
+        return prompt_of_ids(request.input_ids, last_text)
     messages = [_template_message(m, i, bad_arguments) for i, m in enumerate(request.messages)]
     if messages[-1]["role"] == "assistant":
         messages[-1] = {"role": "user", "content": messages[-1]["content"]}
@@ -59,24 +75,7 @@ def prompt_of(request: ChatRequest, tokenizer: ByteTokenizer, *, bad_arguments: 
         ids = tokenizer.render(messages, tools=tools, template_options=options)
     except (TokenizerError, TypeError) as error:
         raise RequestError(str(error), kind="BadRequest") from None
-    return Prompt(tuple(ids), last_text)
-
-
-def _given(ids: Sequence[int], last_text: str, vocab_size: int) -> Prompt:
-    """Of an array each id becomes the vocabulary's one object for it: a ledger holds many long prompts."""
-    if isinstance(ids, array):
-        packed = pack(ids)
-        try:
-            shared = _vocabulary(vocab_size).take(np.frombuffer(packed, dtype="<u4"))
-            return Prompt(tuple(shared.tolist()), last_text, packed, vocab_size)
-        except IndexError:
-            pass
-    return Prompt(tuple(ids), last_text)
-
-
-@lru_cache(maxsize=8)
-def _vocabulary(size: int) -> "npt.NDArray[np.object_]":
-    return np.array(range(size), dtype=object)
+    return prompt_of_ids(ids, last_text)
 
 
 def _template_message(message: ChatMessage, number: int, bad_arguments: BadArguments) -> dict[str, Any]:
@@ -150,15 +149,15 @@ def check_length(prompt_tokens: int, max_new_tokens: int | None, context_length:
 
 def check_vocabulary(prompt: Prompt, vocab_size: int) -> None:
     """`RequestError` for ids that no embedding has, in the words SGLang keeps for it; a GPU would do anything."""
-    if not prompt.ids:
+    if not prompt.given:
         raise RequestError("input_ids cannot be empty.")
-    if prompt.below > vocab_size and not _all_below(vocab_size, prompt):
-        bad = next(i for i in prompt.ids if not 0 <= i < vocab_size)
+    if not _all_below(vocab_size, prompt):
+        bad = next(i for i in prompt.given if not 0 <= i < vocab_size)
         raise RequestError(f"The input_ids [{bad}] contains values greater than the vocab size ({vocab_size}).")
 
 
 def _all_below(limit: int, prompt: Prompt) -> bool:
     try:
-        return int(np.frombuffer(prompt.packed, dtype="<u4").max()) < limit
+        return bool(np.frombuffer(prompt.packed, dtype="<u4").max() < limit)
     except (OverflowError, StructError):
         return False

@@ -8,16 +8,14 @@ from operator import itemgetter
 from typing import Literal
 
 from miles_sim.engine.clock import Clock, Latency, RealClock, Timing, VirtualClock
-from miles_sim.engine.experts import Experts, Indexer, experts_truth
+from miles_sim.engine.experts import experts_truth
 from miles_sim.engine.finish import ABORTED
-from miles_sim.engine.flight import Answered, Asked, Flight, Reason
-from miles_sim.engine.generation import generation, spans_of
+from miles_sim.engine.flight import Answered, Flight, Reason
+from miles_sim.engine.generation import spans_of
 from miles_sim.engine.prefix_cache import PrefixCache
 from miles_sim.engine.release import FlushRule
 from miles_sim.engine.settings import EngineSettings
 from miles_sim.engine.speculative import truth
-from miles_sim.ledger import Generation, WeightSpan
-from miles_sim.rows import RowsTruth
 
 PauseMode = Literal["abort", "retract", "in_place"]
 QUEUE_ABORTED: Reason = {"type": "abort", "message": "Abort in waiting queue"}
@@ -244,13 +242,12 @@ class Scheduler:
         """Ids to prefill; after a retraction those that were sampled too."""
         asked, cached = flight.asked, 0
         if self._settings.prefix_cache and not flight.retractions:
-            cached = self._cache.cached(
-                asked.prompt_ids, question=asked.question, space=asked.space, packed=asked.packed
-            )
+            prompt = asked.prompt
+            cached = self._cache.cached(prompt.given, question=asked.question, space=asked.space, packed=prompt.packed)
             if asked.cache_limit is not None:
                 cached = min(cached, asked.cache_limit)
             flight.cached_tokens = cached
-        return len(asked.prompt_ids) + flight.length - cached
+        return len(asked.prompt) + flight.length - cached
 
     def _run_through(self, flight: Flight) -> None:
         """All of it, in no time; the figures say how long it would have taken."""
@@ -306,56 +303,52 @@ class Scheduler:
     def _finish(self, flight: Flight, reason: Reason, *, at: int | None = None, from_queue: bool = False) -> None:
         if at is None:
             at = self.now() - flight.arrived
-        answered = Answered(
-            generation=self._generation(flight, reason),
-            timing=Timing(max(flight.started - flight.arrived, 0), flight.first_token, at),
-            key=flight.asked.key,
-            from_queue=from_queue,
-        )
+        answered = self._answered(flight, reason, at, from_queue)
         flight.answered, flight.phase, flight.ticket = answered, "done", 0
         self.flights.pop(flight.id, None)
         self.running.pop(flight, None)
         self._frozen.pop(flight, None)
         if flight.steps and self._settings.prefix_cache:
-            asked = flight.asked
-            self._cache.add(asked.prompt_ids, answered.generation.output_ids, space=asked.space, packed=asked.packed)
+            asked, prompt = flight.asked, flight.asked.prompt
+            self._cache.add(prompt.given, answered.output_ids, space=asked.space, packed=prompt.packed)
         self._finished(flight, answered)
         flight.moved()
         self._admit()
         if self._watchers and self.idle:
             self._tell()
 
-    def _generation(self, flight: Flight, reason: Reason) -> Generation:
-        asked, drawn, length = flight.asked, flight.drawn, flight.length
+    def _answered(self, flight: Flight, reason: Reason, at: int, from_queue: bool) -> Answered:
+        drawn, length, settings = flight.drawn, flight.length, self._settings
         whole = length == len(drawn.output_ids)
         spec = None
-        if drawn.drafts is not None and self._settings.speculative is not None:
-            spec = truth(drawn.drafts[: max(flight.steps - 1, 0)], self._settings.speculative)
+        if drawn.drafts is not None and settings.speculative is not None:
+            spec = truth(drawn.drafts[: max(flight.steps - 1, 0)], settings.speculative)
         spans = spans_of([*flight.versions, (self.weight_version, length)]) if flight.versions else []
-        return generation(
-            id=asked.id,
-            endpoint=asked.endpoint,
-            asked=asked.fields,
-            attempt=asked.attempt,
-            prompt_ids=asked.prompt_ids,
+        experts, indexer = (
+            experts_truth(
+                model,
+                seed=self._seed,
+                prompt_tokens=len(flight.asked.prompt),
+                weight_version=self.weight_version,
+                spans=spans,
+            )
+            for model in (settings.experts, settings.indexer)
+        )
+        return Answered(
+            asked=flight.asked,
+            drawn=drawn,
             output_ids=drawn.output_ids if whole else drawn.output_ids[:length],
             logprobs=drawn.logprobs if whole else drawn.logprobs[:length],
             finish_reason=reason,
             cached_tokens=flight.cached_tokens,
             weight_version=spans[-1].version if spans else self.weight_version,
+            timing=Timing(max(flight.started - flight.arrived, 0), flight.first_token, at),
             weight_versions=tuple(spans) if len(spans) > 1 else (),
             retractions=flight.retractions,
-            lora=asked.lora,
             spec=spec,
-            misbehaved=drawn.misbehaved,
-            routed_experts=self._rows(self._settings.experts, asked, spans),
-            indexer_topk=self._rows(self._settings.indexer, asked, spans),
-        )
-
-    def _rows(self, model: Experts | Indexer | None, asked: Asked, spans: list[WeightSpan]) -> RowsTruth | None:
-        tokens = len(asked.prompt_ids)
-        return experts_truth(
-            model, seed=self._seed, prompt_tokens=tokens, weight_version=self.weight_version, spans=spans
+            routed_experts=experts,
+            indexer_topk=indexer,
+            from_queue=from_queue,
         )
 
     def _retract(self, flight: Flight) -> None:

@@ -45,18 +45,18 @@ class Statistics:
 
     def count(self, answered: Answered) -> None:
         """A request is done."""
-        generation, timing = answered.generation, answered.timing
-        self.aborted += generation.finish_reason["type"] == "abort"
-        self.retracted += generation.retractions
+        timing = answered.timing
+        self.aborted += answered.finish_reason["type"] == "abort"
+        self.retracted += answered.retractions
         if answered.from_queue:
             return
         self.requests += 1
-        prompt, output = len(generation.prompt_ids), len(generation.output_ids)
+        prompt, output = len(answered.asked.prompt), len(answered.output_ids)
         self.prompt_tokens += prompt
-        self.cached_tokens += generation.cached_tokens
+        self.cached_tokens += answered.cached_tokens
         self.generated_tokens += output
-        self.hit_rate = generation.cached_tokens / prompt if prompt else 0.0
-        spec = generation.spec
+        self.hit_rate = answered.cached_tokens / prompt if prompt else 0.0
+        spec = answered.spec
         if spec is not None and spec.verify_ct:
             self.drafted += spec.drafted
             self.accepted += spec.accepted

@@ -8,10 +8,10 @@ from typing import Any
 from miles_sim.engine.clock import Timing
 from miles_sim.engine.experts import payload
 from miles_sim.engine.flight import Answered, Flight, Reason, Step
-from miles_sim.engine.fragments import Fragments
+from miles_sim.engine.fragments import Fragments, numbers
 from miles_sim.engine.logprobs import Place, place_draws, prompt_logprobs
 from miles_sim.engine.profiles import Profile
-from miles_sim.ledger import Generation
+from miles_sim.engine.prompt import Prompt
 from miles_sim.tokenizer import FIRST_PIECE, ByteTokenizer
 
 
@@ -90,7 +90,7 @@ class Progress:
     """What is known of a request: all of it, or as far as it has come."""
 
     id: str
-    prompt_ids: tuple[int, ...]
+    prompt: Prompt
     output_ids: Sequence[int]
     logprobs: Sequence[float]
     cached_tokens: int
@@ -105,20 +105,24 @@ class Progress:
 
     @property
     def reason(self) -> Reason | None:
-        return None if self.answered is None else self.answered.generation.finish_reason
+        return None if self.answered is None else self.answered.finish_reason
+
+    @cached_property
+    def spelled_logprobs(self) -> Sequence[bytes]:
+        """The JSON of each logprob that is told, made once for all places that tell it."""
+        return numbers(self.logprobs[self.start :] if self.start else self.logprobs)
 
 
 def finished(answered: Answered) -> Progress:
     """All of a request."""
-    generation = answered.generation
     return Progress(
-        id=generation.id,
-        prompt_ids=generation.prompt_ids,
-        output_ids=generation.output_ids,
-        logprobs=generation.logprobs,
-        cached_tokens=generation.cached_tokens,
-        weight_version=generation.weight_version,
-        retractions=generation.retractions,
+        id=answered.id,
+        prompt=answered.asked.prompt,
+        output_ids=answered.output_ids,
+        logprobs=answered.logprobs,
+        cached_tokens=answered.cached_tokens,
+        weight_version=answered.weight_version,
+        retractions=answered.retractions,
         timing=answered.timing,
         answered=answered,
     )
@@ -130,7 +134,7 @@ def stepped(flight: Flight, step: Step, weight_version: str, *, start: int = 0) 
         return replace(finished(step.answered), start=start, sent=step.start == 0)
     return Progress(
         id=flight.id,
-        prompt_ids=flight.asked.prompt_ids,
+        prompt=flight.asked.prompt,
         output_ids=step.ids,
         logprobs=step.logprobs,
         cached_tokens=flight.cached_tokens,
@@ -166,7 +170,7 @@ def _basics(known: Progress) -> dict[str, Any]:
     return {
         "id": known.id,
         "finish_reason": known.reason,
-        "prompt_tokens": len(known.prompt_ids),
+        "prompt_tokens": len(known.prompt),
         "weight_version": known.weight_version,
         "retractions": known.retractions,
         "running": 0,
@@ -203,10 +207,10 @@ def _timings(known: Progress) -> dict[str, Any]:
 
 def _finished(values: dict[str, Any], wire: Wire, want: Want, answered: Answered) -> set[str]:
     """Adds what is told once all is over; gives the conditions that hold with it."""
-    generation, spec = answered.generation, answered.generation.spec
+    spec = answered.spec
     holds = {"finished"}
     values["e2e_latency"] = answered.timing.latency
-    values["weight_versions"] = weight_spans(generation)
+    values["weight_versions"] = weight_spans(answered)
     if answered.from_queue:
         return holds | {"queue_abort"}
     if spec is not None:
@@ -214,42 +218,41 @@ def _finished(values: dict[str, Any], wire: Wire, want: Want, answered: Answered
         holds.add("speculative" if ran else "idle")
         values |= {
             "accept_rate": spec.accepted / spec.drafted if ran else 0.0,
-            "accept_length": len(generation.output_ids) / spec.verify_ct if ran else 0,
+            "accept_length": len(answered.output_ids) / spec.verify_ct if ran else 0,
             "accepted": spec.accepted,
             "drafted": spec.drafted,
             "verify_ct": spec.verify_ct,
             "histogram": list(spec.histogram),
         }
     if want.routed_experts:
-        values["routed_experts"] = routed_experts(generation, want.routed_experts_start)
-    if want.indexer_topk and generation.indexer_topk is not None:
-        ids = (*generation.prompt_ids, *generation.output_ids)
-        values["indexer_topk"] = payload(generation.indexer_topk, ids)
+        values["routed_experts"] = routed_experts(answered, want.routed_experts_start)
+    if want.indexer_topk and answered.indexer_topk is not None:
+        values["indexer_topk"] = payload(answered.indexer_topk, (*answered.prompt_ids, *answered.output_ids))
     return holds
 
 
-def routed_experts(generation: Generation, start: int) -> str | None:
+def routed_experts(answered: Answered, start: int) -> str | None:
     """The rows from prompt id `start` on, as they are sent; None for a model without experts."""
-    if generation.routed_experts is None:
+    if answered.routed_experts is None:
         return None
-    return payload(generation.routed_experts, (*generation.prompt_ids, *generation.output_ids), start=start)
+    return payload(answered.routed_experts, (*answered.prompt_ids, *answered.output_ids), start=start)
 
 
-def weight_spans(generation: Generation) -> list[dict[str, Any]]:
+def weight_spans(answered: Answered) -> list[dict[str, Any]]:
     """Which output ids came from which weights."""
-    if not generation.weight_versions:
-        return [{"version": generation.weight_version, "start": 0, "end": len(generation.output_ids)}]
-    return [{"version": s.version, "start": s.start, "end": s.end} for s in generation.weight_versions]
+    if not answered.weight_versions:
+        return [{"version": answered.weight_version, "start": 0, "end": len(answered.output_ids)}]
+    return [{"version": s.version, "start": s.start, "end": s.end} for s in answered.weight_versions]
 
 
 def spec_details(answered: Answered) -> dict[str, Any] | None:
     """`spec_tokens_details` (protocol.py); None where no verify step ran."""
-    generation, spec = answered.generation, answered.generation.spec
+    spec = answered.spec
     if spec is None or not spec.verify_ct:
         return None
     return {
         "spec_accept_rate": spec.accepted / spec.drafted,
-        "spec_accept_length": len(generation.output_ids) / spec.verify_ct,
+        "spec_accept_length": len(answered.output_ids) / spec.verify_ct,
         "spec_cap_length": 0.0,
         "spec_block_accept_length": 0.0,
         "spec_num_correct_drafts": spec.accepted,
@@ -270,17 +273,16 @@ Triple = list[Any]
 
 
 def _logprobs(wire: Wire, want: Want, known: Progress) -> dict[str, Any]:
-    ids, logprobs = known.output_ids[known.start :], known.logprobs[known.start :]
-    spelled = known.answered.spelled_logprobs[known.start :] if known.answered else None
-    start = _input_start(wire, want, len(known.prompt_ids))
+    ids = known.output_ids[known.start :] if known.start else known.output_ids
+    start = _input_start(wire, want, len(known.prompt))
     values: dict[str, Any] = {
-        "input_token_logprobs": [] if start is None else _input(wire, want, known.prompt_ids, start),
-        "output_token_logprobs": wire.texts.fragments.triples(ids, logprobs, texts=want.texts, spelled=spelled),
+        "input_token_logprobs": [] if start is None else _input(wire, want, known.prompt.ids, start),
+        "output_token_logprobs": wire.texts.fragments.triples(ids, known.spelled_logprobs, texts=want.texts),
     }
     if want.top_logprobs or want.token_ids is not None:
         prompt, output = (
             _prompt_places(wire, known, start),
-            _output_places(wire, known.prompt_ids, known.output_ids, known.logprobs)[known.start :],
+            _output_places(wire, known.prompt.ids, known.output_ids, known.logprobs)[known.start :],
         )
         for name, chosen in (("top", want.top_logprobs or None), ("token_ids", want.token_ids)):
             if chosen is not None:
@@ -318,12 +320,12 @@ def _prompt_places(wire: Wire, known: Progress, start: int | None) -> list[Place
     """The distributions at the prompt ids from `start` on, the first of which has none; no `start`: no places."""
     if start is None:
         return []
-    ids, size = known.prompt_ids[start:], wire.tokenizer.vocab_size
-    draws = place_draws(known.prompt_ids, start=start, seed=wire.seed)
-    logprobs = prompt_logprobs(known.prompt_ids, start=start, seed=wire.seed)
+    prompt_ids, size = known.prompt.ids, wire.tokenizer.vocab_size
+    draws = place_draws(prompt_ids, start=start, seed=wire.seed)
+    logprobs = prompt_logprobs(prompt_ids, start=start, seed=wire.seed)
     return [
         Place(token, logprob, draw, size) if n and logprob is not None else None
-        for n, (token, logprob, draw) in enumerate(zip(ids, logprobs, draws, strict=True))
+        for n, (token, logprob, draw) in enumerate(zip(prompt_ids[start:], logprobs, draws, strict=True))
     ]
 
 
