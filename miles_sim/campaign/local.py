@@ -72,17 +72,22 @@ def _pool(settings: CampaignSettings, workers: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(settings.model_dump_json(),))
 
 
-_player: UnitPlayer | None = None
+_player: UnitPlayer | Exception | None = None
 
 
 def _begin(settings: str) -> None:
-    """Of a process: Ctrl-C is its parent's to act on."""
+    """Of a process: Ctrl-C is its parent's to act on. Why it cannot play, `_play` says."""
     global _player
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _player = UnitPlayer(CampaignSettings.model_validate_json(settings)).__enter__()
+    try:
+        _player = UnitPlayer(CampaignSettings.model_validate_json(settings)).__enter__()
+    except Exception as error:
+        _player = error
 
 
 def _play(number: int) -> Unit:
+    if isinstance(_player, Exception):
+        raise _player
     if _player is None:
         raise RuntimeError("a process of the campaign plays before it has begun")
     return _player.play(number)

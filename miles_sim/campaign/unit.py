@@ -77,7 +77,8 @@ class UnitPlayer:
         except BaseException:
             self._loop.close()
             raise
-        self._shared = self._network if getattr(self._target, "in_process", False) else None
+        here = settings.target == "reference" and settings.python is None and not settings.optimize
+        self._shared = self._network if here else None
         self._sessions = [name.removeprefix("session.") for name in info["capabilities"] if name.startswith("session.")]
         return self
 
