@@ -220,11 +220,15 @@ def prefix_cache_true(case: Case, rollout: RolloutCase, sample: SampleView, see:
     source="miles PR #2767; design 6.2",
 )
 def prefix_cache_counted_once(case: Case, see: Recorder) -> None:
-    """The batch's cache hit rate is the ratio of sums over its distinct generations."""
+    """The batch's cache hit rate, and cached tokens a sample, are of sums over its distinct generations."""
     batch = case.observation.batch
     if batch is None or batch.metrics is None:
         return
-    _see_pooled(case, see, "prefix_cache_hit_rate", [ratio(*_cache_sums(pool)) for pool in pools(case)])
+    sums = [_cache_sums(pool) for pool in pools(case)]
+    _see_pooled(case, see, "prefix_cache_hit_rate", [ratio(*pair) for pair in sums])
+    count = sum(len(rollout.samples) for rollout in case.rollouts)
+    if metric(batch.metrics, "avg_cached_tokens_per_sample") is not None:
+        _see_pooled(case, see, "avg_cached_tokens_per_sample", [ratio(cached, count) for cached, _ in sums])
 
 
 @rule(

@@ -178,6 +178,61 @@ def trainable_exactly_once(case: Case, rollout: RolloutCase, see: Recorder) -> N
 
 
 @rule(
+    "tokens/prompt-canonical",
+    level="meaning",
+    reason="A boundary token that no template would set teaches the model a form that it never meets again.",
+    source="miles PRs #949, #1712, #2202 (boundary tokens), #746 (white space that a check passed over)",
+)
+def prompt_canonical(case: Case, rollout: RolloutCase, see: Recorder) -> None:
+    """What the engine is asked with is its messages by the family's template: ids at an opening, text later on."""
+    tokenizer = ByteTokenizer(case.scenario.engine.tokenizer)
+    strange: set[str] = set()
+    for node in rollout.lineage.nodes:
+        exchange, parent = case.exchanges.get(node.generation.id), rollout.lineage.parent(node)
+        if node.generation.misbehaved or (parent is not None and parent.step in strange):
+            strange.add(node.step)  # what no template writes has no canonical form to go on from
+        if exchange is None or not exchange.request.get("messages") or case.scenario.faults:
+            continue
+        if parent is not None and parent.step in strange:
+            continue
+        asked = exchange.request
+        options = asked.get("chat_template_kwargs")
+        ids = tuple(tokenizer.render(asked["messages"], tools=asked.get("tools"), template_options=options))
+        found, expected = tokenizer.decode(node.generation.prompt_ids), tokenizer.decode(ids)
+        at = shared(found, expected)
+        see.that(
+            found == expected if parent is not None else node.generation.prompt_ids == ids,
+            "the prompt is not what the template makes of its messages",
+            expected=expected[max(at - 20, 0) : at + 60],
+            found=found[max(at - 20, 0) : at + 60],
+            detail=f"step {node.step}",
+        )
+
+
+@rule(
+    "tokens/dropped-told",
+    level="meaning",
+    severity="should",
+    after={"tokens/trainable-exactly-once"},
+    reason="Sampled ids that vanish unseen are compute thrown away, and no plot shows how much.",
+    source="design 6.3; miles merge_samples and truncate_samples_by_total_tokens drop later turns without a word",
+)
+def dropped_told(case: Case, rollout: RolloutCase, see: Recorder) -> None:
+    """In a line of turns, `metadata["dropped"]` tells by reason of each sampled id that is trained nowhere."""
+    if len(rollout.lineage.leaves) != 1 or len(rollout.samples) != 1 or not rollout.alignments[0].spans:
+        return
+    counts = _trainable(rollout)
+    lost = sum(
+        not counts[node.generation.id, at]
+        for node in rollout.lineage.kept
+        for at in range(len(node.generation.output_ids))
+    )
+    told = rollout.samples[0].metadata.get("dropped") or {}
+    stated = sum(reason.get("tokens", 0) for reason in told.values())
+    see.equal(stated, lost, "sampled ids that are told as dropped are not those that are trained nowhere")
+
+
+@rule(
     "tokens/trailing-trim",
     level="meaning",
     reason="A sampled stop token is a decision of the model; dropped without need, it is never trained.",

@@ -26,7 +26,7 @@ def every_computed_field_crosses(case: Case, rollout: RolloutCase, sample: Sampl
     crossed = {
         "status": sample.status != "pending",
         "response": bool(sample.response),
-        "loss_mask": sample.loss_mask is not None,
+        "loss_mask": sample.loss_mask is not None or case.session == "direct",  # None is all ones
         "rollout_log_probs": sample.rollout_log_probs is not None,
     }
     if "spec_info" in case.capabilities and any(spec_sums(found.generations).values()):
@@ -47,7 +47,7 @@ def every_computed_field_crosses(case: Case, rollout: RolloutCase, sample: Sampl
     source="miles default_postprocess (v2) and agentic_tool_call (v1); design 6.8",
 )
 def agent_metadata_crosses(case: Case, rollout: RolloutCase, sample: SampleView, see: Recorder) -> None:
-    """What the agent function returned stands in each sample's metadata, and under v2 its reward is the sample's."""
+    """What the agent returned stands in each sample's metadata, but for the server's keys; under v2 the reward too."""
     returned = case.scenario.plan.returns
     if (
         case.session == "direct"
@@ -58,6 +58,8 @@ def agent_metadata_crosses(case: Case, rollout: RolloutCase, sample: SampleView,
         return
     for key in sorted(set(returned) - SERVER_OWNED):
         see.equal(sample.metadata.get(key), returned[key], "what the agent returned was lost", key)
+    for key in sorted(set(returned) & SERVER_OWNED):
+        see.that(sample.metadata.get(key) != returned[key], "a key of the server's was overwritten", detail=key)
     if case.session == "v2" and returned.get("reward") is not None:
         see.equal(sample.reward, returned["reward"], "the agent's reward is not the sample's", "reward")
 
