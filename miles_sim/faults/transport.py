@@ -15,6 +15,10 @@ _DROPPED = frozenset({"content-length", "content-encoding", "transfer-encoding"}
 """Response headers that belong to the connection, not to the body that was read."""
 
 
+_TURNS = 100
+"""Turns of the event loop within which a cancellation reaches whoever waits."""
+
+
 class Others(Protocol):
     """Those who take part in a play without being asked over HTTP."""
 
@@ -39,8 +43,8 @@ class FaultTransport(httpx.AsyncBaseTransport):
         self._injector = injector
         self._lives = lives
         self._others = others
-        self._agents: dict[tuple[int, str], asyncio.Future[httpx.Response]] = {}
-        """What an agent waits for, by rollout and step."""
+        self._agents: dict[tuple[int, str], list[asyncio.Future[httpx.Response]]] = {}
+        """What an agent waits for, by rollout and step: more than one where it asks twice at once."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         body = await request.aread()
@@ -58,12 +62,12 @@ class FaultTransport(httpx.AsyncBaseTransport):
         """As `exchange`, but for an agent that leaves meanwhile: its client's patience has ended."""
         key = (meeting.place.rollout, meeting.place.step)
         task = asyncio.ensure_future(exchange)
-        self._agents[key] = task
+        self._agents.setdefault(key, []).append(task)
         try:
             await asyncio.wait([task])
         finally:
             task.cancel()
-            del self._agents[key]
+            self._agents[key].remove(task)
         if task.cancelled():
             raise httpx.ReadTimeout("", request=request)
         return task.result()
@@ -93,18 +97,20 @@ class FaultTransport(httpx.AsyncBaseTransport):
             await self._lives.befall(life, request)
 
     async def _leave(self, meeting: Meeting, answers: list[Answer]) -> None:
-        """Whoever is to leave does; nobody is there to be answered. Returns where nobody can be made to."""
+        """Whoever is to leave does. Returns where nobody can be made to, and where somebody waits all the same: a
+        driver that is cancelled may first see to the end what it has begun."""
         key = (meeting.place.rollout, meeting.place.step)
         if meeting.strike.leaves == "rollout":
             gone = self._others.cancel(meeting.place.rollout)
         else:
-            gone = key in self._agents and self._agents[key].cancel()
-        if gone:
-            if meeting.entry is not None:
-                meeting.entry.lost += names_of(answers)
-            await asyncio.Event().wait()
-        if meeting.entry is not None:
+            cancelled = [task.cancel() for task in self._agents.get(key, [])]
+            gone = any(cancelled)
+        if gone and meeting.entry is not None:
+            meeting.entry.lost += names_of(answers)
+        elif meeting.entry is not None:
             meeting.entry.cannot = f"the {meeting.strike.leaves} cannot be made to leave here"
+        for _ in range(_TURNS if gone else 0):
+            await asyncio.sleep(0)
 
     def _changed(self, meeting: Meeting, answers: list[Answer], asked: Asked) -> Answer | None:
         """What is handed over. What was answered and is not handed over as it was is lost."""

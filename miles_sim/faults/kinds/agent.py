@@ -95,8 +95,9 @@ def _worded(number: int) -> Callable[[Body], Body]:
     layer="agent",
     edge="agent",
     verdict="tolerate",
-    reason="each reply that was sent is recorded; a linear session, which serves one at a time, refuses the others",
+    reason="each reply that was sent is recorded; a linear session serves one at a time, and refuses the others",
     params=Requests,
+    under={"v1": "degrade"},
 )
 def _floods(params: Requests, doing: Doing, random: Random) -> Deed:
     """The agent asks many times at once, each time for another draw."""
