@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from miles_sim.ledger import Generation, Ledger
-from miles_sim.tokenizer import ByteTokenizer
+from miles_sim.tokenizer import built_in
 from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.engine_schemas import counted_keys, meta_info, response_schema
 from miles_sim.verify.shape import faults
@@ -44,7 +44,7 @@ def arithmetic(case: Case, see: Recorder) -> None:
 @rule("engine/replies-agree", level="structure", reason=_REASON, source="design section 4")
 def replies_agree(case: Case, see: Recorder) -> None:
     """Ids, logprobs, cached tokens and vocabulary of each generation agree."""
-    vocabulary = ByteTokenizer(case.scenario.engine.tokenizer).vocab_size
+    vocabulary = built_in(case.scenario.engine.tokenizer).vocab_size
     for generation in case.ledger.generations:
         where = f"generation {generation.id}"
         see.equal(len(generation.logprobs), len(generation.output_ids), "one logprob an id", where)

@@ -6,12 +6,13 @@ from itertools import pairwise
 
 from miles_sim.ledger import Generation
 from miles_sim.targets.observation import SampleView
-from miles_sim.tokenizer import ByteTokenizer
+from miles_sim.tokenizer import ByteTokenizer, built_in
 from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.alignment import Alignment, shared
 from miles_sim.verify.lineage import Node
 from miles_sim.verify.rule import RolloutCase
 
+from ._struck import forgone
 from ._truth import FINAL, is_cut, mask, trained
 
 
@@ -153,7 +154,7 @@ def trainable_exactly_once(case: Case, rollout: RolloutCase, see: Recorder) -> N
 
     A stop token that the next turn's template renders itself may be left out.
     """
-    if rollout.view.error is not None:
+    if rollout.view.error is not None or forgone(case, rollout):
         return
     counts = _trainable(rollout)
     kept = {node.step for node in rollout.lineage.kept}
@@ -185,7 +186,7 @@ def trainable_exactly_once(case: Case, rollout: RolloutCase, see: Recorder) -> N
 )
 def prompt_canonical(case: Case, rollout: RolloutCase, see: Recorder) -> None:
     """What the engine is asked with is its messages by the family's template: ids at an opening, text later on."""
-    tokenizer = ByteTokenizer(case.scenario.engine.tokenizer)
+    tokenizer = built_in(case.scenario.engine.tokenizer)
     strange: set[str] = set()
     for node in rollout.lineage.nodes:
         exchange, parent = case.exchanges.get(node.generation.id), rollout.lineage.parent(node)
@@ -240,7 +241,7 @@ def dropped_told(case: Case, rollout: RolloutCase, see: Recorder) -> None:
 )
 def trailing_trim(case: Case, rollout: RolloutCase, see: Recorder) -> None:
     """Only stop tokens that the next turn's template renders itself give way, and the last turn loses nothing."""
-    stops = ByteTokenizer(case.scenario.engine.tokenizer).stop_ids
+    stops = built_in(case.scenario.engine.tokenizer).stop_ids
     lineage = rollout.lineage
     for node in lineage.nodes:
         parent = lineage.parent(node)
@@ -301,7 +302,7 @@ def text_agrees(case: Case, rollout: RolloutCase, sample: SampleView, see: Recor
     found = rollout.alignment(sample)
     if not found.spans:
         return
-    tokenizer = ByteTokenizer(case.scenario.engine.tokenizer)
+    tokenizer = built_in(case.scenario.engine.tokenizer)
     edges = sorted({found.response_start, found.length, *(edge for s in found.spans for edge in (s.start, s.end))})
     pieces = [sample.tokens[start:end] for start, end in pairwise(edges)]
     whole = tokenizer.decode(sample.tokens[found.response_start :])

@@ -118,6 +118,12 @@ def _compiled(template: str) -> Any:
     return environment.from_string(template)
 
 
+@lru_cache
+def built_in(family: str) -> "ByteTokenizer":
+    """The tokenizer of a built-in family, the same object each time: it never changes."""
+    return ByteTokenizer(family)
+
+
 class ByteTokenizer:
     """The built-in tokenizer of one `Family`.
 

@@ -23,7 +23,7 @@ from miles_sim.targets.observation import SCHEMA
 from miles_sim.targets.reference_batch import batch_view
 from miles_sim.targets.reference_direct import play_direct
 from miles_sim.targets.views import rollout_view, sample_view
-from miles_sim.tokenizer import ByteTokenizer
+from miles_sim.tokenizer import built_in
 from miles_sim.transport import LocalNetwork, serve
 
 SESSION_HOST = "sessions"
@@ -66,7 +66,7 @@ class ReferenceTarget:
         )
 
     async def play(self, job: Job, agent: AgentFunction) -> dict[str, Any]:
-        tokenizer = ByteTokenizer(job["tokenizer"])
+        tokenizer = built_in(job["tokenizer"])
         if job["session"] == "direct":
             settings = self._for(job, "v1")
             async with _way(self._network) as way:

@@ -1,11 +1,13 @@
 """Playing: one scenario against one target, from engine and agent to the case that rules judge."""
 
 import asyncio
+import atexit
+import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from miles_sim.scenarios.compile import engine_settings, sampling
 from miles_sim.scenarios.model import Scenario, SessionVersion
 from miles_sim.targets.base import DirectJob, Hooks, Job, PlayError, Target, TargetError
 from miles_sim.targets.observation import Observation
-from miles_sim.tokenizer import FAMILIES, ByteTokenizer
+from miles_sim.tokenizer import FAMILIES, built_in
 from miles_sim.transport import LocalNetwork, serve
 from miles_sim.verify.abandoned import KEY, Abandoned
 from miles_sim.verify.rule import Case
@@ -72,7 +74,6 @@ async def _once(
         faults = Faults(scenario, session, {} if network is None else network.cancellers)
         client = await stack.enter_async_context(_client(network, faults if scenario.faults else None, engine_url))
         abandoned = Abandoned(scenario, client, tap)
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="miles-sim-")))
 
         async def agent(
             rollout: int, base_url: str, request_kwargs: Mapping[str, Any], metadata: Mapping[str, Any]
@@ -96,7 +97,7 @@ async def _once(
                 await abandoned.leave(rollout, base_url, request_kwargs)
             return returned
 
-        job = _job(scenario, session, engine_url, folder)
+        job = _job(scenario, session, engine_url)
         try:
             document = await asyncio.wait_for(target.play(job, agent), timeout)
         except asyncio.TimeoutError:
@@ -151,14 +152,14 @@ async def _client(
         yield httpx.AsyncClient(transport=way, timeout=AGENT_TIMEOUT)
 
 
-def _job(scenario: Scenario, session: SessionVersion, engine_url: str, folder: Path) -> Job:
+def _job(scenario: Scenario, session: SessionVersion, engine_url: str) -> Job:
     family = FAMILIES[scenario.engine.tokenizer]
     speculative, experts = scenario.engine.speculative, scenario.engine.experts
     job = Job(
         session=session,
         engine_url=engine_url,
         tokenizer=family.name,
-        tokenizer_folder=str(ByteTokenizer(family.name).save(folder)),
+        tokenizer_folder=str(_tokenizer_folder(family.name)),
         tito=family.miles_tito,
         inputs=[rollout.model_dump(mode="json") for rollout in scenario.rollouts],
         sampling=[sampling(scenario, number) for number in range(len(scenario.rollouts))],
@@ -181,6 +182,14 @@ def _job(scenario: Scenario, session: SessionVersion, engine_url: str, folder: P
         for values in job["inputs"]:
             values["prompt"] = opening(scenario.plan, scenario.seed)
     return job
+
+
+@lru_cache
+def _tokenizer_folder(family: str) -> Path:
+    """The family as a Hugging Face folder; written once a process, gone with it."""
+    folder = Path(tempfile.mkdtemp(prefix="miles-sim-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return built_in(family).save(folder)
 
 
 def _by_rollout(scenario: Scenario, generations: list[Generation], tap: Tap) -> Iterator[tuple[int, list[Generation]]]:

@@ -19,7 +19,7 @@ from miles_sim.ledger import Ledger
 from miles_sim.scenarios.compile import sampling
 from miles_sim.scenarios.model import Scenario, SessionVersion
 from miles_sim.scenarios.spoiled import spoiled_replies
-from miles_sim.tokenizer import ByteTokenizer
+from miles_sim.tokenizer import built_in
 
 Cancellers = Mapping[int, Callable[[], object]]
 """Rollout to what cancels its task."""
@@ -81,7 +81,7 @@ class Faults:
     def _located(self) -> Locator:
         named = self._session != "v2"
         openers = [n for n, i in enumerate(self._scenario.rollouts) if named or (i.rollout_id, i.index) != (None, None)]
-        decode = ByteTokenizer(self._scenario.engine.tokenizer).decode
+        decode = built_in(self._scenario.engine.tokenizer).decode
         return Locator(self._scenario.plan, sampling(self._scenario, 0)["sampling_seed"], openers, decode)
 
     def _due(self, rollout: int, step: str) -> list[Struck]:
