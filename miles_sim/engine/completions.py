@@ -41,6 +41,7 @@ class CompletionRequest(GenerationRequest):
     repetition_penalty: float = 1.0
     no_stop_trim: bool = False
     skip_special_tokens: bool = True
+    json_schema: str | None = None
 
     @field_validator("max_tokens")
     @classmethod

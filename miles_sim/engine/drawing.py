@@ -3,14 +3,17 @@
 from typing import Any
 
 from miles_sim.engine import seeding
+from miles_sim.engine.bias import biased
 from miles_sim.engine.finish import Bounds, ending
 from miles_sim.engine.flight import Drawn
+from miles_sim.engine.grammar import obeyed
 from miles_sim.engine.profiles import Profile
 from miles_sim.engine.prompt import Prompt
-from miles_sim.engine.replies import draft, reply_for, seeded_logprobs
+from miles_sim.engine.replies import draft, lengthened, reply_for, seeded_logprobs
 from miles_sim.engine.sampling import Sampling
 from miles_sim.engine.settings import EngineSettings
 from miles_sim.engine.speculative import accepted_drafts
+from miles_sim.engine.steering import NEUTRAL, Steering
 from miles_sim.reply import Reply
 from miles_sim.tokenizer import ByteTokenizer
 
@@ -29,29 +32,66 @@ class Model:
 
     def draw(self, prompt: Prompt, sampling: Sampling, key: bytes, attempt: int) -> Drawn:
         """The reply with that key to what is asked for the `attempt`-th time."""
-        reply = reply_for(prompt.last_text, attempt, self._settings.rules, self._settings.default_reply)
-        output_ids, reason = self._sample(reply, prompt, sampling, key)
+        rules, default = self._settings.rules, self._settings.default_reply
+        reply = reply_for(prompt.last_text, attempt, rules, default, seed=sampling.seed)
+        constraint = None if sampling.steering is None else sampling.steering.constraint
+        if constraint is not None:
+            reply = obeyed(reply, constraint, sampling.tools, seeding.chance(key, "grammar"))
+        output_ids, reason, logprobs = self._sample(reply, prompt, sampling, key)
         count, speculative = len(output_ids), self._settings.speculative
         return Drawn(
             output_ids=tuple(output_ids),
-            logprobs=tuple(seeded_logprobs(seeding.chance(key, "logprobs"), count)),
+            logprobs=tuple(seeded_logprobs(seeding.chance(key, "logprobs"), count) if logprobs is None else logprobs),
             finish_reason=reason,
             misbehaved=reply.misbehave,
             drafts=tuple(accepted_drafts(count, speculative, seeding.chance(key, "drafts"))) if speculative else None,
         )
 
-    def _sample(self, reply: Reply, prompt: Prompt, sampling: Sampling, key: bytes) -> tuple[list[int], dict[str, Any]]:
-        """Output ids and finish reason."""
+    def _sample(
+        self, reply: Reply, prompt: Prompt, sampling: Sampling, key: bytes
+    ) -> tuple[list[int], dict[str, Any], list[float] | None]:
+        """Output ids, finish reason, and logprobs where sampling has moved them."""
         room = self._settings.context_length - len(prompt.ids) - CONTEXT_MARGIN
         limit = room if sampling.max_new_tokens is None else min(sampling.max_new_tokens, room)
-        drafted = draft(reply, self._tokenizer, seeding.chance(key, "text"), limit=limit, prompt_ids=prompt.ids)
+        steering = sampling.steering or NEUTRAL
+        grammar = steering.constraint
+        drafted = draft(
+            reply,
+            self._tokenizer,
+            seeding.chance(key, "text"),
+            limit=limit,
+            prompt_ids=prompt.ids,
+            silent=grammar is not None and not grammar.thinks,
+            tight=grammar is not None,
+        )
+        stop_ids = self._stop_ids.union(sampling.stop_token_ids) if sampling.stop_token_ids else self._stop_ids
+        logprobs: list[float] | None = None
+        if sampling.steering is not None:
+            drafted, logprobs = self._steered(drafted, sampling.steering, stop_ids, key, limit)
         bounds = Bounds(
             max_new_tokens=limit,
             stop=sampling.stop,
-            stop_ids=self._stop_ids.union(sampling.stop_token_ids) if sampling.stop_token_ids else self._stop_ids,
+            stop_ids=frozenset() if steering.endless else stop_ids,
+            stop_regex=steering.stop_regex,
             abort_after=reply.abort_after,
             length_first=self._profile.finish.length_first,
             stop_string_first=self._profile.finish.stop_string_first,
         )
         end = ending(drafted, bounds, self._tokenizer)
-        return drafted[: end.length], end.reason
+        return drafted[: end.length], end.reason, None if logprobs is None else logprobs[: end.length]
+
+    def _steered(
+        self, drafted: list[int], steering: Steering, stop_ids: frozenset[int], key: bytes, limit: int
+    ) -> tuple[list[int], list[float] | None]:
+        drafted = lengthened(drafted, steering, stop_ids, seeding.chance(key, "more text"), limit=limit)
+        if not steering.logit_bias or steering.constraint is not None:
+            return drafted, None
+        sampled = biased(
+            drafted,
+            steering.biases,
+            seeding.chance(key, "bias"),
+            logprobs=seeded_logprobs(seeding.chance(key, "logprobs"), limit),
+            stop_ids=frozenset() if steering.endless else stop_ids,
+            vocab_size=self._tokenizer.vocab_size,
+        )
+        return sampled.ids, sampled.logprobs

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from miles_sim.engine.stop_regex import first_match
 from miles_sim.tokenizer import ByteTokenizer
 
 
@@ -16,6 +17,7 @@ class Bounds:
     stop: tuple[str, ...] = ()
     stop_ids: frozenset[int] = frozenset()
     """The tokenizer's stop tokens and the request's `stop_token_ids`."""
+    stop_regex: tuple[str, ...] = ()
     abort_after: int | None = None
     length_first: bool = True
     """At the same place `max_new_tokens` wins over a stop token or string; else it comes last."""
@@ -52,7 +54,12 @@ def ending(draft: Sequence[int], bounds: Bounds, tokenizer: ByteTokenizer) -> En
     if bounds.stop:
         string = _first_stop(draft[: min(end, before)], bounds.stop, tokenizer)
         if string is not None and (string[0] < end or token is None or bounds.stop_string_first):
-            end, reason = string[0], {"type": "stop", "matched": string[1]}
+            end, reason, token = string[0], {"type": "stop", "matched": string[1]}, None
+    if bounds.stop_regex:
+        pattern = first_match(draft[: min(end, before)], bounds.stop_regex, bounds.stop, tokenizer)
+        by_token = token is not None and bounds.stop_string_first
+        if pattern is not None and (pattern[0] < end or by_token or reason["type"] == "length"):
+            end, reason = pattern[0], {"type": "stop", "matched": pattern[1]}
     if len(draft) < end:
         raise ValueError(f"draft: {len(draft)} ids end before any bound does")
     if bounds.abort_after is not None and bounds.abort_after < end:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from miles_sim.engine.detokenizer import TextStream
+from miles_sim.engine.errors import RequestError
 from miles_sim.engine.finish import text_of
 from miles_sim.engine.flight import Answered, Flight, Step
 from miles_sim.engine.sampling import Sampling
@@ -57,3 +58,21 @@ class GenerateStream:
             values["prompt_token_ids"] = self._flight.asked.prompt_ids
         told = {key: values[key] for key in wire.profile.generate.body if key in values}
         return told if self._index is None else told | {"index": self._index}
+
+
+def told_error(error: RequestError, *, described: str) -> dict[str, Any]:
+    """An error in a stream."""
+    told: dict[str, Any] = {"message": str(error)}
+    if described == "described":
+        told |= {"type": "invalid_request_error", "code": error.status, "retryable": False}
+    return told
+
+
+def native_error(error: RequestError) -> RequestError:
+    """As `/generate` words what the generation path refuses (http_server.py `_create_error_response`); what it falls
+    over is the framework's to answer."""
+    if error.status == 500:
+        error.body = {}
+    if error.status == 400 and error.body.get("type") == "BadRequestError":
+        error.body = {"error": {"message": str(error)}}
+    return error

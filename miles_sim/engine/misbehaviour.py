@@ -24,6 +24,8 @@ class Parts:
     """The thought does not end."""
     silent: bool = False
     """There is not even an empty thought."""
+    tight: bool = False
+    """No white space stands behind a thought: a grammar leaves no room for it."""
     fault: Misbehaviour | None = None
 
     def broken(self, spelled: str) -> str:

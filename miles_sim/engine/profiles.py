@@ -129,6 +129,11 @@ class ChatWire(Document):
     """Tool arguments in the history that are no JSON: a message of the release's own, or the parser's."""
     max_tokens_first: bool
     """`max_tokens` wins over `max_completion_tokens`."""
+    required_calls: Literal["array", "native"]
+    """`tool_choice` required or named: a JSON array of calls, or calls as the family spells them, where its parser
+    can hold the model to that."""
+    tool_grammar_clash: Literal["dropped", "refused"]
+    """Such a `tool_choice` beside a grammar of the request's own: it is passed over, or a 400."""
     stream: ChatStream
 
     @cached_property
@@ -178,6 +183,13 @@ class UsageWire(Document):
     """`prompt_tokens_details` of a prompt without cached ids, where the server reports the cache."""
 
 
+class StopRegexLimits(Document):
+    """Beyond which `stop_regex` is a 400."""
+
+    count: int
+    bytes: int
+
+
 class SamplingWire(Document):
     """How the release words what it takes (sampling_params.py)."""
 
@@ -189,6 +201,9 @@ class SamplingWire(Document):
     """Which fields exclude each other."""
     seeded: bool
     """`seed` of chat and completions reaches the sampler."""
+    bad_grammar: str
+    """What is said of a grammar that cannot be compiled: `{kind}` json or regex, `{key}` kind and text, `{error}`."""
+    stop_regex_limits: StopRegexLimits | None
 
 
 class Profile(Document):
@@ -209,6 +224,9 @@ class Profile(Document):
     """Finished answers say which ids came from which weights, `metadata` of chat and completions too."""
     hidden_states_refusal: str
     """Why `return_hidden_states` is a 400 at a server that was not started for it."""
+    stream_pace: Literal["remainder", "remainder_plain", "unsent"]
+    """With a `stream_interval` above 1 a stream has a piece whenever the number of ids, divided by it, leaves 1;
+    the same, but 0 under speculative decoding; or with the first id, and whenever as many are unsent."""
     may_fill_context: bool
     """Prompt and `max_new_tokens` together may be as long as the context."""
     finish: FinishWire

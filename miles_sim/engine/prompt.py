@@ -70,7 +70,7 @@ def prompt_of(request: ChatRequest, tokenizer: ByteTokenizer, *, bad_arguments: 
     options = dict(request.chat_template_kwargs or {})
     if request.reasoning_effort is not None:
         options.setdefault("reasoning_effort", request.reasoning_effort)
-    tools = [tool.model_dump() for tool in request.tools or ()] if request.parses_tools else None
+    tools = request.offered if request.parses_tools else None
     try:
         ids = tokenizer.render(messages, tools=tools, template_options=options)
     except (TokenizerError, TypeError) as error:

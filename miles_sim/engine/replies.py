@@ -8,6 +8,7 @@ import numpy as np
 from miles_sim.engine.formats import FORMATS
 from miles_sim.engine.misbehaviour import Parts, misbehaved
 from miles_sim.engine.seeding import words
+from miles_sim.engine.steering import Steering
 from miles_sim.reply import Reply, ReplyRule
 from miles_sim.tokenizer import FIRST_PIECE, FIRST_SPACED_PIECE, ByteTokenizer
 
@@ -18,28 +19,39 @@ _SPACED = np.array([FIRST_SPACED_PIECE + n for n in range(_WORDS)], dtype=object
 """One object for each id: a ledger holds many replies."""
 
 
-def reply_for(last_text: str, attempt: int, rules: Sequence[ReplyRule], default: Reply) -> Reply:
+def reply_for(
+    last_text: str, attempt: int, rules: Sequence[ReplyRule], default: Reply, *, seed: int | None = None
+) -> Reply:
     """The reply of the first rule that fits, else the default.
 
-    `last_text`: of the last message (chat); `attempt`: how often the same thing was asked before.
+    `last_text`: of the last message (chat); `attempt`: how often the same thing was asked before; `seed`: the
+    request's sampling seed.
     """
     for rule in rules:
-        if rule.attempt in (None, attempt) and rule.contains in last_text:
+        if rule.attempt in (None, attempt) and rule.seed in (None, seed) and rule.contains in last_text:
             return rule.reply
     return default
 
 
 def draft(
-    reply: Reply, tokenizer: ByteTokenizer, random: Random, *, limit: int, prompt_ids: Sequence[int] = ()
+    reply: Reply,
+    tokenizer: ByteTokenizer,
+    random: Random,
+    *,
+    limit: int,
+    prompt_ids: Sequence[int] = (),
+    silent: bool = False,
+    tight: bool = False,
 ) -> list[int]:
     """All ids of the reply, its stop token last; seeded text is not drawn much beyond `limit`.
 
-    `prompt_ids` say whether a thought is closed or open already, and how many calls there were before.
+    `prompt_ids` say whether a thought is closed or open already, and how many calls there were before. `silent`: not
+    even an empty thought stands before. `tight`: no white space behind it.
     """
     family = tokenizer.family
     thought = _text(reply.reasoning, tokenizer, random, limit)
     content = _text(reply.tokens if reply.text is None else reply.text, tokenizer, random, limit)
-    parts = Parts(thought=thought, content=content, calls=reply.tool_calls)
+    parts = Parts(thought=thought, content=content, calls=reply.tool_calls, silent=silent, tight=tight)
     if reply.misbehave is not None:
         parts = misbehaved(parts, reply.misbehave, tokenizer)
     spelled = ""
@@ -70,6 +82,8 @@ def _thought(parts: Parts, tokenizer: ByteTokenizer, prompt_ids: Sequence[int], 
     if _ends_with(prompt_ids, [*opening, *closing]):
         return []
     begun = _ends_with(prompt_ids, opening)
+    if parts.tight:
+        closing = tokenizer.encode(family.think[1].rstrip())
     return [*([] if begun else opening), *parts.thought, *([] if parts.unclosed else closing)]
 
 
@@ -113,6 +127,30 @@ def seeded_text(random: Random, count: int, *, limit: int | None = None) -> list
     for place, character in reversed(wide):
         ids[place : place + 1] = character
     return ids[: max(want, taken + more + 1)]
+
+
+def lengthened(
+    ids: list[int], steering: Steering, stop_ids: frozenset[int], random: Random, *, limit: int
+) -> list[int]:
+    """The draft with more text before a stop token that would come too soon, and after one that ends nothing. A
+    grammar says itself where it ends."""
+    if steering.constraint is not None:
+        return ids
+    least = min(steering.min_new_tokens, limit)
+    if least:
+        at = next((n for n, token in enumerate(ids) if token in stop_ids), len(ids))
+        ids = [*ids[:at], *_more_text(random, least - at), *ids[at:]]
+    if steering.ignore_eos:
+        ids = [*ids, *_more_text(random, limit - len(ids))]
+    return ids
+
+
+def _more_text(random: Random, count: int) -> list[int]:
+    """`count` ids of text that goes on after other text."""
+    ids = seeded_text(random, count)
+    if ids:
+        ids[0] += FIRST_SPACED_PIECE - FIRST_PIECE
+    return ids
 
 
 def seeded_logprobs(random: Random, count: int) -> list[float]:

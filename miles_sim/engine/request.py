@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from miles_sim.engine.errors import CrashError, NotModelledError, RequestError, validation_error
 
@@ -83,6 +83,29 @@ class NamedChoice(Lax):
     type: Literal["function"] = "function"
 
 
+class JsonSchema(Lax):
+    name: str
+    description: str | None = None
+    schema_: dict[str, Any] | None = Field(alias="schema", default=None)
+    strict: bool | None = False
+
+
+class ResponseFormat(Lax):
+    type: Literal["text", "json_object", "json_schema", "structural_tag"]
+    json_schema: JsonSchema | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wrapped(cls, values: Any) -> Any:
+        """A schema may stand in the place of `json_schema` (protocol.py `set_json_schema`)."""
+        if not isinstance(values, dict) or values.get("type") != "json_schema" or values.get("json_schema"):
+            return values
+        schema = values.get("schema")
+        if not isinstance(schema, dict) or not schema:
+            return values
+        return {**values, "json_schema": {"name": schema.get("title", "Schema"), "schema": schema}}
+
+
 class StreamOptions(Lax):
     include_usage: bool | None = False
     continuous_usage_stats: bool | None = False
@@ -106,6 +129,14 @@ class GenerationRequest(Lax):
     return_routed_experts: bool = False
     routed_experts_start_len: int = 0
     return_hidden_states: bool | str = False
+
+    ignore_eos: bool = False
+    min_tokens: int = 0
+    regex: str | None = None
+    ebnf: str | None = None
+    stop_regex: str | list[str] | None = None
+    response_format: ResponseFormat | None = None
+    logit_bias: dict[str, float] | None = None
 
     @property
     def adapter(self) -> str | None:
@@ -152,13 +183,6 @@ class ChatRequest(GenerationRequest):
     separate_reasoning: bool = True
     stream_reasoning: bool = True
 
-    ignore_eos: bool = False
-    min_tokens: int = 0
-    regex: str | None = None
-    ebnf: str | None = None
-    stop_regex: str | list[str] | None = None
-    response_format: dict[str, Any] | None = None
-    logit_bias: dict[str, float] | None = None
     session_params: dict[str, Any] | None = None
     custom_logit_processor: Any = None
     continue_final_message: bool = False
@@ -167,6 +191,18 @@ class ChatRequest(GenerationRequest):
     def parses_tools(self) -> bool:
         """The reply is searched for tool calls."""
         return bool(self.tools) and self.tool_choice != "none"
+
+    @property
+    def must_call(self) -> bool:
+        """The reply has to be a tool call."""
+        return self.tool_choice == "required" or isinstance(self.tool_choice, NamedChoice)
+
+    @property
+    def offered(self) -> list[dict[str, Any]]:
+        """Tools that the model is shown: of a named one that alone."""
+        choice = self.tool_choice
+        named = choice.function.name if isinstance(choice, NamedChoice) else None
+        return [tool.model_dump() for tool in self.tools or () if named is None or tool.function.name == named]
 
 
 @dataclass(frozen=True)
@@ -177,19 +213,13 @@ class _Unmodelled:
 
 
 _UNMODELLED = (
-    _Unmodelled("ignore_eos", "false", (False,)),
-    _Unmodelled("min_tokens", "0", (0,)),
-    _Unmodelled("regex", "null", (None,)),
-    _Unmodelled("ebnf", "null", (None,)),
-    _Unmodelled("stop_regex", "null", (None, [])),
-    _Unmodelled("response_format", '{"type": "text"}', (None, {"type": "text"})),
-    _Unmodelled("logit_bias", "null", (None, {})),
     _Unmodelled("session_params", "null", (None,)),
     _Unmodelled("custom_logit_processor", "null", (None,)),
     _Unmodelled("continue_final_message", "false", (False,)),
 )
 
 
+NO_SCHEMA = "schema_ is required for json_schema response format request."
 R = TypeVar("R", bound=Lax)
 
 
@@ -344,6 +374,7 @@ def check(request: ChatRequest, *, stream_refuses: tuple[str, ...] = ()) -> None
     if not request.messages:
         raise RequestError("Messages cannot be empty.")
     _check_tool_choice(request)
+    _check_response_format(request)
     if request.stream:
         for field in stream_refuses:
             if getattr(request, field):
@@ -356,6 +387,12 @@ def check(request: ChatRequest, *, stream_refuses: tuple[str, ...] = ()) -> None
         value = getattr(request, entry.field)
         if value not in entry.neutral:
             raise NotModelledError(entry.field, value, entry.allowed)
+
+
+def _check_response_format(request: ChatRequest) -> None:
+    asked = request.response_format
+    if asked is not None and asked.type == "json_schema" and (asked.json_schema and asked.json_schema.schema_) is None:
+        raise RequestError(NO_SCHEMA)
 
 
 def check_hidden_states(asked: Any, refusal: str) -> None:
@@ -375,5 +412,3 @@ def _check_tool_choice(request: ChatRequest) -> None:
         name = choice.function.name
         if all(tool.function.name != name for tool in request.tools):
             raise RequestError(f"Tool '{name}' not found in tools list.")
-        raise NotModelledError("tool_choice", choice.model_dump(), "auto, none")
-    raise NotModelledError("tool_choice", choice, "auto, none")

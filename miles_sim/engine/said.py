@@ -6,7 +6,7 @@ from typing import Any
 
 from miles_sim.engine import reasoning
 from miles_sim.engine.flight import Reason
-from miles_sim.engine.formats import FORMATS, CallPiece, CallStream, ParsedCall, dialect
+from miles_sim.engine.formats import FORMATS, JSON_ARRAY, CallPiece, CallStream, ParsedCall, dialect
 from miles_sim.engine.profiles import Profile
 from miles_sim.engine.reasoning import Thought
 from miles_sim.engine.request import ChatRequest, GenericMessage
@@ -41,12 +41,19 @@ class Reader:
     tools: Sequence[dict[str, Any]] | None = None
     """None: no calls are looked for."""
     tool_parser: str = "qwen25"
+    array: bool = False
+    """Calls come as a JSON array, whatever the parser: `tool_choice` required or named, without a better grammar."""
     calls_before: int = 0
     """Tool calls in the request's messages."""
     reasoning_parser: str | None = None
     """None: no thoughts are."""
     template_options: dict[str, Any] = field(default_factory=dict)
     whole_thoughts: bool = False
+
+    @property
+    def format(self) -> str:
+        """In which calls are looked for."""
+        return JSON_ARRAY if self.array else self.tool_parser
 
     @property
     def parses(self) -> bool:
@@ -61,7 +68,7 @@ class Reader:
         if self.tools is None:
             return Said(text, reason, thought)
         release = dialect(self.profile.sglang)
-        parsed = parse(text, reason, self.tools, self.profile.chat, parser=self.tool_parser, dialect=release)
+        parsed = parse(text, reason, self.tools, self.profile.chat, parser=self.format, dialect=release)
         return Said(parsed.text, parsed.reason, thought, parsed.calls)
 
     def stream(self) -> "SayingStream":
@@ -69,15 +76,21 @@ class Reader:
 
 
 def reader_of(
-    request: ChatRequest, profile: Profile, *, tool_parser: str | None = "qwen25", reasoning_parser: str | None = None
+    request: ChatRequest,
+    profile: Profile,
+    *,
+    tool_parser: str | None = "qwen25",
+    reasoning_parser: str | None = None,
+    array: bool = False,
 ) -> Reader:
-    """For the replies to this request, at a server started with these parsers."""
+    """For the replies to this request, at a server started with these parsers. `array`: see `Reader`."""
     return Reader(
         profile=profile,
         tools=tuple(tool.model_dump() for tool in request.tools or ())
         if request.parses_tools and tool_parser
         else None,
         tool_parser=tool_parser or "qwen25",
+        array=array,
         calls_before=sum(
             len(message.tool_calls or ()) for message in request.messages if isinstance(message, GenericMessage)
         ),
@@ -99,7 +112,7 @@ class SayingStream:
             self._thoughts = reasoning.ReasoningStream(reader.reasoning_parser, release, reader.template_options)
         self._calls: CallStream | None = None
         if reader.tools is not None:
-            self._calls = FORMATS[reader.tool_parser].stream(reader.tools, release)
+            self._calls = FORMATS[reader.format].stream(reader.tools, release)
 
     def push(self, text: str, *, last: bool = False) -> Saying:
         """What is let out after this much more text. `last`: it ended by itself, so some releases hold nothing back."""

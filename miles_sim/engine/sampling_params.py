@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from miles_sim.engine.errors import BareError, CrashError, NotModelledError
+from miles_sim.engine.grammar.constraint import constraints_of
 from miles_sim.engine.profiles import GenerateWire
 from miles_sim.engine.sampling import Sampling
+from miles_sim.engine.steering import steering_of
 
 DEFAULT_MAX_NEW_TOKENS = 128
 WHOLE_VOCABULARY = 1 << 30
@@ -22,15 +24,6 @@ _TYPES: dict[str, str] = {
 }
 _STRINGS = "a value or an array of values for StringOrList"
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "stop_regex": (None, []),
-    "min_new_tokens": (None, 0),
-    "json_schema": (None,),
-    "regex": (None,),
-    "ebnf": (None,),
-    "structural_tag": (None,),
-    "ignore_eos": (None, False),
-    "stream_interval": (None,),
-    "logit_bias": (None, {}),
     "beam_width": (None, 1),
     "ebnf_full_assistant": (None, False),
     "watermark": (None,),
@@ -42,6 +35,10 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "is_normalized": (False,),
 }
 """Keys that are not modelled, with the values that ask for nothing."""
+_STEERS = frozenset(
+    {"ignore_eos", "min_new_tokens", "stop_regex", "logit_bias", "stream_interval"}
+    | {"json_schema", "regex", "ebnf", "structural_tag"}
+)
 
 
 def check_params(params: Mapping[str, Any], wire: GenerateWire) -> None:
@@ -70,6 +67,8 @@ def _expected(key: str, value: Any) -> str | None:
         return _expected_each(value, str, "a string", _STRINGS)
     if key == "stop_token_ids":
         return _expected_each(value, int, "i64", "a sequence") if isinstance(value, list) else "a sequence"
+    if key == "logit_bias":
+        return _expected_bias(value)
     kind = _TYPES.get(key)
     number = isinstance(value, int | float) and not isinstance(value, bool)
     fits: dict[str, Callable[[], bool]] = {
@@ -85,6 +84,13 @@ def _expected_each(value: Any, kind: type, name: str, either: str) -> str | None
     if isinstance(value, list):
         return next((name for entry in value if not isinstance(entry, kind) or isinstance(entry, bool)), None)
     return None if isinstance(value, kind) else either
+
+
+def _expected_bias(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return "a map"
+    numbers = (isinstance(bias, int | float) and not isinstance(bias, bool) for bias in value.values())
+    return None if all(numbers) else "f64"
 
 
 def _shown(value: Any) -> str:
@@ -123,6 +129,9 @@ def sampling_of_params(params: Mapping[str, Any]) -> Sampling:
         repetition_penalty=_given(params, "repetition_penalty", 1.0),
         no_stop_trim=_given(params, "no_stop_trim", False),
         skip_special_tokens=_given(params, "skip_special_tokens", True),
+        steering=steering_of(params, constraints_of(params, prefix="sampling_params."))
+        if _STEERS & params.keys()
+        else None,
     )
 
 

@@ -23,8 +23,9 @@ from miles_sim.engine.experts import check_start
 from miles_sim.engine.flight import Answered, Flight, Step
 from miles_sim.engine.formats import dialect
 from miles_sim.engine.frames import Frames
-from miles_sim.engine.generate import GenerateStream, generate_answer
+from miles_sim.engine.generate import GenerateStream, generate_answer, native_error, told_error
 from miles_sim.engine.generate_request import MOST_ANSWERS, Batch, GenerateRequest, Single, expand
+from miles_sim.engine.pace import pace, paced
 from miles_sim.engine.prompt import Prompt, check_length, check_vocabulary, prompt_of
 from miles_sim.engine.reasoning import thinks
 from miles_sim.engine.request import (
@@ -37,7 +38,7 @@ from miles_sim.engine.request import (
     refuse_unmodelled,
 )
 from miles_sim.engine.said import reader_of
-from miles_sim.engine.sampling import Sampling, check_ranges, completion_params
+from miles_sim.engine.sampling import Sampling, check_ranges, completion_params, served
 from miles_sim.engine.sampling_params import check_params, sampling_of_params
 from miles_sim.engine.sse import DONE, error_event, event
 from miles_sim.engine.wire import Want, Wire, token_texts
@@ -59,6 +60,7 @@ class Serving:
         settings = engine.settings
         self._engine = engine
         self._frames = Frames(engine.profile)
+        self._pace = pace(engine.profile, speculative=settings.speculative is not None)
         self.wire = Wire(
             profile=engine.profile,
             tokenizer=engine.tokenizer,
@@ -80,8 +82,10 @@ class Serving:
         _check_n(request.n)
         prompt = prompt_of(request, self.wire.tokenizer, bad_arguments=shape.bad_arguments)
         sampling, want = frame.sampling, frame.want
-        if self._thinks(request.chat_template_kwargs or {}):
+        thinks = self._thinks(request.chat_template_kwargs or {})
+        if thinks:
             want = replace(want, think_end=self._think_end)
+        sampling = served(sampling, self.wire.profile, self._engine.settings.parsers[0], thinks=thinks)
         try:
             lora = self._admit(prompt, sampling, want, request.adapter, hidden_states=request.return_hidden_states)
         except RequestError as error:
@@ -103,7 +107,13 @@ class Serving:
             for _ in range(max(request.n, 1))
         ]
         tool_parser, reasoning_parser = self._engine.settings.parsers
-        reader = reader_of(request, self.wire.profile, tool_parser=tool_parser, reasoning_parser=reasoning_parser)
+        reader = reader_of(
+            request,
+            self.wire.profile,
+            tool_parser=tool_parser,
+            reasoning_parser=reasoning_parser,
+            array=sampling.calls_in_array,
+        )
         if request.stream:
             told = ChatStream(self.wire, request, sampling, want, reader, flights, framed=framed)
             return self._stream(flights, told.feed, told.end, lambda: told.stopped)
@@ -161,14 +171,14 @@ class Serving:
             flights, sampling = self._fly("generate", batch, request, hidden_states=bool(request.return_hidden_states))
         except RequestError as error:
             if request.stream and error.status == 400:
-                return _events(event({"error": _native_error(error, described=shape.stream_error)}), DONE)
-            raise _native(error) from None
+                return _events(event({"error": told_error(error, described=shape.stream_error)}), DONE)
+            raise native_error(error) from None
         if request.stream:
             return self._generate_stream(batch, flights, sampling)
         try:
             answers = await self._answers(flights, gone)
         except RequestError as error:
-            raise _native(error) from None
+            raise native_error(error) from None
         told = [
             generate_answer(self.wire, single.want, parameters, answer)
             for single, parameters, answer in zip(batch.singles, sampling, answers, strict=True)
@@ -211,13 +221,19 @@ class Serving:
         def feed(index: int, step: Step) -> Iterable[bytes]:
             yield event(told[index].feed(step, self._version))
 
-        return self._stream(flights, feed, lambda: (DONE,), lambda: False)
+        return self._stream(flights, feed, lambda: (DONE,), lambda: False, [one.stream_interval for one in sampling])
 
     def _fly(
         self, endpoint: str, batch: Batch, request: Any, *, hidden_states: Any
     ) -> tuple[list[Flight], list[Sampling]]:
         """All checked before the first one flies."""
-        sampling = [sampling_of_params(single.params) for single in batch.singles]
+        always = "require_reasoning" not in self.wire.profile.generate.known and self._think_end is not None
+        sampling = [
+            served(
+                sampling_of_params(one.params), self.wire.profile, None, thinks=always or one.want.think_end is not None
+            )
+            for one in batch.singles
+        ]
         prompts = _prompts(batch, self.wire)
         fields = arrived(request)
         loras = [
@@ -246,7 +262,7 @@ class Serving:
         )
         self._check_token_ids(want)
         check_hidden_states(hidden_states, profile.hidden_states_refusal)
-        check_ranges(sampling, profile.sampling)
+        check_ranges(sampling, profile.sampling, vocab_size=self.wire.tokenizer.vocab_size)
         self._check_starts(want, len(ids))
         return adapter
 
@@ -318,9 +334,16 @@ class Serving:
         feed: Feed,
         end: Callable[[], Iterable[bytes]],
         stopped: Callable[[], bool],
+        intervals: Sequence[int | None] = (),
     ) -> AsyncGenerator[bytes, None]:
-        """The events, one step of each flight in turn. Closed before the end, it aborts them."""
-        steps = {n: self._engine.steps(flight) for n, flight in enumerate(flights)}
+        """The events, one step of each flight in turn. Closed before the end, it aborts them. `intervals`: of each
+        flight, ids in a piece; none: the server's."""
+        asked = intervals or [None] * len(flights)
+        settings = self._engine.settings
+        steps = {
+            n: paced(self._engine.steps(flight), asked[n] or settings.stream_interval, self._pace)
+            for n, flight in enumerate(flights)
+        }
         try:
             while steps and not stopped():
                 for n in list(steps):
@@ -372,17 +395,3 @@ def _prompt(single: Single, wire: Wire) -> Prompt:
     ids = wire.tokenizer.encode(single.text or "") if single.input_ids is None else single.input_ids
     known = [token for token in ids[-RULE_TEXT:] if 0 <= token < wire.tokenizer.vocab_size]
     return Prompt(tuple(ids), wire.tokenizer.decode(known)[-RULE_TEXT:])
-
-
-def _native_error(error: RequestError, *, described: str) -> dict[str, Any]:
-    told: dict[str, Any] = {"message": str(error)}
-    if described == "described":
-        told |= {"type": "invalid_request_error", "code": error.status, "retryable": False}
-    return told
-
-
-def _native(error: RequestError) -> RequestError:
-    """As `/generate` words what the generation path refuses (http_server.py `_create_error_response`)."""
-    if error.status == 400 and error.body.get("type") == "BadRequestError":
-        error.body = {"error": {"message": str(error)}}
-    return error

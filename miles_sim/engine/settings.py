@@ -113,6 +113,8 @@ class EngineSettings(Document):
     incremental_streaming: bool = False
     """Streams of `/generate` tell only what is new, as far as the release does so under its flag for that
     (`--stream-output`, later `--incremental-streaming-output`)."""
+    stream_interval: int = Field(default=1, ge=1)
+    """Ids in a piece of a stream, as under `--stream-interval`; a request to `/generate` may say otherwise."""
     metrics: bool = False
     """Serve `/metrics`, and metrics in `meta_info`, as under `--enable-metrics`."""
     rules: tuple[ReplyRule, ...] = ()

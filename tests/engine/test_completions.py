@@ -128,7 +128,7 @@ def test_ids_come_back_where_the_release_has_them(make_engine: Make, post: Post)
         ({"prompt": "hi", "max_tokens": 0}, 400, "Bad Request", "1 validation error"),
         ({"prompt": "hi", "top_p": 7}, 400, "BadRequestError", "top_p must be in (0, 1], got 7.0."),
         ({"prompt": "x" * 90}, 400, "BadRequestError", "The input (90 tokens) is longer than the model's context"),
-        ({"prompt": "hi", "regex": "a+"}, 501, "NotModelled", "regex: 'a+' is not modelled"),
+        ({"prompt": "hi", "ebnf": "a"}, 501, "NotModelled", "sampling_params.ebnf: 'a' is not modelled"),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])

@@ -175,7 +175,7 @@ def test_a_session_that_keeps_ids_sees_its_own_words_again(family: str) -> None:
 
 def test_a_refused_request_leaves_no_trace(make_engine: Make, ask: Ask) -> None:
     engine = make_engine(context_length=64)
-    for fields in ({"regex": "a"}, {"input_ids": [9_999]}, {"max_tokens": 100}, {"top_p": 0}):
+    for fields in ({"regex": "("}, {"ebnf": "a"}, {"input_ids": [9_999]}, {"max_tokens": 100}, {"top_p": 0}):
         with pytest.raises(ValueError, match=r"."):
             ask(engine, **fields)
     assert engine.generations == []

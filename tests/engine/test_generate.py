@@ -301,8 +301,8 @@ def test_a_body_that_does_not_fit_is_a_validation_error(make_engine: Make, post:
     [
         ({"image_data": "x"}, "image_data"),
         ({"return_sampling_mask": True}, "return_sampling_mask"),
-        ({"sampling_params": {"regex": "a+"}}, "sampling_params.regex"),
-        ({"sampling_params": {"ignore_eos": True}}, "sampling_params.ignore_eos"),
+        ({"sampling_params": {"ebnf": "a"}}, "sampling_params.ebnf"),
+        ({"sampling_params": {"structural_tag": "{}"}}, "sampling_params.structural_tag"),
         ({"sampling_params": {"n": 5_000}}, "n"),
     ],
 )

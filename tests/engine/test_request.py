@@ -118,14 +118,7 @@ def test_a_stream_with_what_it_cannot_carry_is_the_releases_400(field: str) -> N
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [
-        ("ignore_eos", True),
-        ("min_tokens", 4),
-        ("regex", "a+"),
-        ("response_format", {"type": "json_object"}),
-        ("logit_bias", {"5": 1.0}),
-        ("continue_final_message", True),
-    ],
+    [("continue_final_message", True), ("session_params", {"id": "x"}), ("custom_logit_processor", "x")],
 )
 def test_what_is_not_modelled_is_refused_by_name(field: str, value: Any) -> None:
     with pytest.raises(NotModelledError, match=f"^{field}: .* is not modelled") as caught:
@@ -154,5 +147,19 @@ def test_tool_choices_are_checked_as_the_release_does() -> None:
         check(read(tool_choice=named))
     with pytest.raises(RequestError, match="Tool 'other' not found in tools list"):
         check(read(tools=tools, tool_choice=named))
-    with pytest.raises(NotModelledError, match=r"^tool_choice: 'required'"):
-        check(read(tools=tools, tool_choice="required"))
+    check(read(tools=tools, tool_choice="required"))
+
+
+def test_a_schema_may_stand_in_place_of_its_wrapping_and_must_be_there() -> None:
+    wrapped = {"type": "json_schema", "json_schema": {"name": "Row", "schema": {"title": "Row"}}}
+    bare = {"type": "json_schema", "schema": {"title": "Row"}}
+    assert read(response_format=bare).response_format == read(response_format=wrapped).response_format
+    with pytest.raises(RequestError, match=r"^schema_ is required for json_schema response format request\.$"):
+        check(read(response_format={"type": "json_schema"}))
+
+
+def test_of_a_named_tool_the_model_is_shown_that_alone() -> None:
+    tools = [{"function": {"name": "look"}}, {"function": {"name": "listen"}}]
+    named = read(tools=tools, tool_choice={"function": {"name": "listen"}})
+    assert [tool["function"]["name"] for tool in named.offered] == ["listen"]
+    assert len(read(tools=tools).offered) == 2

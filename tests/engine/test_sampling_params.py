@@ -27,6 +27,8 @@ def test_an_unknown_key_is_named_with_all_that_are_known_or_crashes() -> None:
         ({"max_new_tokens": 1.5}, "invalid type: floating point `1.5`, expected i64"),
         ({"ignore_eos": 1}, "invalid type: integer `1`, expected a boolean"),
         ({"regex": []}, "invalid type: sequence, expected a string"),
+        ({"logit_bias": [1]}, "invalid type: sequence, expected a map"),
+        ({"logit_bias": {"3": "x"}}, "invalid type: map, expected f64"),
         ({"stop": {}}, "invalid type: map, expected a value or an array of values for StringOrList"),
     ],
 )
@@ -53,7 +55,7 @@ def test_the_same_wish_is_the_same_as_in_chat() -> None:
     assert sampling_of_params(asked) == Sampling(5, ("x",), (7,), 3, top_p=0.5)
 
 
-@pytest.mark.parametrize("params", [{"ignore_eos": True}, {"min_new_tokens": 3}, {"json_schema": "{}"}])
+@pytest.mark.parametrize("params", [{"beam_width": 2}, {"watermark": {}}, {"choice": ["a"]}])
 def test_what_is_not_modelled_is_refused_by_name(params: dict[str, Any]) -> None:
     (name,) = params
     with pytest.raises(NotModelledError, match=f"^sampling_params.{name}: "):

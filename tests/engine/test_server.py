@@ -83,7 +83,7 @@ async def test_other_paths_and_methods_are_answered_as_fastapi_does(make_engine:
             "return_meta_info is not supported with stream",
         ),
         ({"max_tokens": "many"}, 400, "Bad Request", "1 validation error:"),
-        ({"regex": "a+"}, 501, "NotModelled", "regex: 'a+' is not modelled"),
+        ({"ebnf": "a"}, 501, "NotModelled", "ebnf: 'a' is not modelled"),
         ({"return_hidden_states": True}, 400, "BadRequestError", "The server is not configured to return the hidden"),
     ],
 )

@@ -72,6 +72,11 @@ class CallFormat(Protocol):
         """Without it in a text there is no call to look for."""
         ...
 
+    @property
+    def tagged(self) -> bool:
+        """A grammar can hold a model to this format (SGLang's `supports_structural_tag`)."""
+        ...
+
     def spell(self, calls: Sequence[ToolCall], *, after_text: bool, calls_before: int) -> str:
         """As the family's template writes them. `calls_before`: calls earlier in the conversation."""
         ...

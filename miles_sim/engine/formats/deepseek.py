@@ -2,6 +2,7 @@
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from miles_sim.engine.formats.call import (
@@ -23,8 +24,9 @@ _ONE, _ONE_END, _SEP = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>
 _BLOCK = re.compile(f"{_ONE}.*?{_ONE_END}", re.DOTALL)
 
 
-class _DeepSeek:
+class _DeepSeek(ABC):
     marker = _ALL
+    tagged = True
     between = ""
     whole: re.Pattern[str]
     """Groups `name` and `arguments` of one call's block."""
@@ -33,8 +35,9 @@ class _DeepSeek:
     stripped: tuple[str, ...]
     """Tokens that are taken out of streamed content."""
 
+    @abstractmethod
     def one(self, call: ToolCall) -> str:
-        raise NotImplementedError
+        """One call, between its opening and closing token."""
 
     def spell(self, calls: Sequence[ToolCall], *, after_text: bool, calls_before: int) -> str:
         return _ALL + self.between.join(f"{_ONE}{self.one(call)}{_ONE_END}" for call in calls) + _ALL_END

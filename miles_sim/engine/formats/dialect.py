@@ -43,6 +43,9 @@ class Dialect:
     before, a call whose last argument is an object stays open."""
     streams_ascii: bool = False
     """`qwen25` streaming: arguments are escaped to ASCII (before 0.5.8)."""
+    separator_first: bool = True
+    """JSON array streaming: behind a call the comma is looked for before the bracket (from 0.5.10); before, a bracket
+    within the arguments is taken for the array's."""
     empty_arguments_end: bool = True
     """`qwen25` streaming: an empty arguments object ends its call (from 0.5.11)."""
 
@@ -71,5 +74,6 @@ def dialect(release: str) -> Dialect:
         glm_strings_raw=version >= (0, 5, 20),
         glm_streams_at_once=version >= (0, 5, 20),
         streams_ascii=version < (0, 5, 8),
+        separator_first=version >= (0, 5, 10),
         empty_arguments_end=version >= (0, 5, 11),
     )

@@ -23,6 +23,7 @@ _STREAMED = re.compile(rf"{_OPEN}(?P<name>.*?)(?:\\n|\n)(?P<arguments>.*?)(?P<en
 
 class Glm45:
     marker = _OPEN
+    tagged = False
 
     def spell(self, calls: Sequence[ToolCall], *, after_text: bool, calls_before: int) -> str:
         return ("\n" if after_text else "") + "\n".join(_spelled(call) for call in calls)

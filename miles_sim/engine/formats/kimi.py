@@ -31,6 +31,7 @@ _OPEN = {True: _call(_ANY_ID, ends=False), False: _call(_OWN_ID, ends=False)}
 
 class KimiK2:
     marker = _ALL
+    tagged = True
 
     def spell(self, calls: Sequence[ToolCall], *, after_text: bool, calls_before: int) -> str:
         spelled = [

@@ -27,6 +27,7 @@ _TAG = _CLOSE.lstrip()
 
 class Qwen25:
     marker = _OPEN
+    tagged = True
 
     def spell(self, calls: Sequence[ToolCall], *, after_text: bool, calls_before: int) -> str:
         blocks = [
@@ -100,10 +101,10 @@ class QwenStream:
         """Where the call under way begins in the buffer, what can be read of it, and how far that goes."""
         separated = self._calls.number > 0 and self._buffer.startswith("\n")
         start = 1 if separated else self._buffer.find(_OPEN) + len(_OPEN)
-        found = _read(self._buffer[start:], whole_strings=not self._calls.named)
+        found = read_json(self._buffer[start:], whole_strings=not self._calls.named)
         if found is None and separated and _OPEN in self._buffer:
             start = self._buffer.find(_OPEN) + len(_OPEN)
-            found = _read(self._buffer[start:], whole_strings=not self._calls.named)
+            found = read_json(self._buffer[start:], whole_strings=not self._calls.named)
         return None if found is None else (start, *found)
 
     def _unknown(self) -> Delta:
@@ -137,7 +138,7 @@ class QwenStream:
         return json.dumps(arguments, ensure_ascii=self._dialect.streams_ascii)
 
 
-def _read(text: str, *, whole_strings: bool) -> tuple[Any, int] | None:
+def read_json(text: str, *, whole_strings: bool) -> tuple[Any, int] | None:
     """JSON at the beginning of `text`, as much of it as is there, and how long it is; None where it is none."""
     from partial_json_parser import loads
     from partial_json_parser.core.exceptions import MalformedJSON
