@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from miles_sim.rollout import generate
+from miles_sim.rollout import generate, train_data
 from miles_sim.rollout.sample import Sample
 from miles_sim.rollout.session import server
 from miles_sim.rollout.session.chat import ChatRequest
@@ -62,3 +62,15 @@ def headers_of_the_engine_stand_beside_the_servers(m: pytest.MonkeyPatch) -> Non
         self.raw_headers += [(b"date", b"Thu, 01 Jan 2026 00:00:00 GMT")] * 2
 
     m.setattr(Response, "init_headers", doubled)
+
+
+@defect("aborted-first/v1", "train-data/columns")
+def columns_are_the_first_rows(m: pytest.MonkeyPatch) -> None:
+    """miles convert_samples_to_train_data: what the first row lacks is no column, whatever the others have."""
+    optional = train_data._optional
+
+    def gated(data: Any, name: str, samples: Sequence[Sample], *rest: Any) -> None:
+        if getattr(samples[0], name) is not None:
+            optional(data, name, samples, *rest)
+
+    m.setattr(train_data, "_optional", gated)
