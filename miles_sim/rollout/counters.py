@@ -87,25 +87,37 @@ def read_spec(meta_info: Mapping[str, Any]) -> SpecInfo:
     """The speculative counters of one generation, under whichever spelling the engine's release has.
 
     Counters that are not there count 0. SGLang leaves all of them out where no verify step ran, which is
-    so for at most one completion id (the prefill's).
+    so for at most one completion id (the prefill's). Counters that contradict one another are not there: what they
+    would add to a rate is not known.
     """
     accepted, drafted = next((pair for pair in SPELLINGS if pair[0] in meta_info or pair[1] in meta_info), SPELLINGS[0])
     completion = count(meta_info, "completion_tokens")
+    took = count(meta_info, accepted), count(meta_info, drafted), count(meta_info, "spec_verify_ct")
+    told = all(meta_info.get(name) is not None for name in (accepted, drafted, "spec_verify_ct"))
     reported = meta_info.get("spec_verify_ct") is not None
+    if told and _contradict(*took):
+        took, reported = (0, 0, 0), False
     return SpecInfo(
-        spec_accept_token_num=count(meta_info, accepted),
-        spec_draft_token_num=count(meta_info, drafted),
-        spec_verify_ct=count(meta_info, "spec_verify_ct"),
+        spec_accept_token_num=took[0],
+        spec_draft_token_num=took[1],
+        spec_verify_ct=took[2],
         completion_token_num=completion,
         uncounted_token_num=completion if completion > 1 and not reported else 0,
     )
 
 
+def _contradict(accepted: int, drafted: int, steps: int) -> bool:
+    """More accepted than drafted, or drafts of no verify step."""
+    return accepted > drafted or (drafted > 0 and not steps)
+
+
 def read_prefix_cache(meta_info: Mapping[str, Any]) -> PrefixCacheInfo:
-    """The prefix-cache counters of one generation; zeros unless the engine sent both of them."""
+    """The prefix-cache counters of one generation; zeros unless the engine sent both of them, and not more cached ids
+    than prompt ids."""
     if meta_info.get("cached_tokens") is None or meta_info.get("prompt_tokens") is None:
         return PrefixCacheInfo()
-    return PrefixCacheInfo(count(meta_info, "cached_tokens"), count(meta_info, "prompt_tokens"))
+    cached, prompt = count(meta_info, "cached_tokens"), count(meta_info, "prompt_tokens")
+    return PrefixCacheInfo(cached, prompt) if cached <= prompt else PrefixCacheInfo()
 
 
 def count(data: Mapping[str, Any], name: str, place: str = "meta_info") -> int:

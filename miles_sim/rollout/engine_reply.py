@@ -2,12 +2,15 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
 
-from miles_sim.rollout.errors import UpstreamResponseError
+from miles_sim.rollout.errors import AssemblyError, UpstreamResponseError
+from miles_sim.rollout.replay import check_rows
+from miles_sim.rollout.sample import generation_counters, weight_versions
+from miles_sim.rollout.settings import RolloutSettings
 
 LARGEST_LOGPROB = 1e-6
 """Rounding may leave a sure token a hair above 0; anything larger is no log probability."""
@@ -20,7 +23,9 @@ def read_json(body: bytes) -> tuple[Any, bool]:
     except orjson.JSONDecodeError:
         pass
     try:
-        return json.loads(body), False  # lets NaN and Infinity through, so that they are refused by their field's name
+        return json.loads(
+            body.decode()
+        ), False  # lets NaN and Infinity through, so that they are refused by their field's name
     except (ValueError, RecursionError) as error:
         raise UpstreamResponseError(f"body: not JSON: {error}") from error
 
@@ -64,6 +69,34 @@ def read_sampled(meta_info: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[f
             f"meta_info.completion_tokens: {short(count)}, but output_token_logprobs has {len(entries)} entries"
         )
     return tuple(entry[1] for entry in entries), tuple(float(entry[0]) for entry in entries)
+
+
+def check_recordable(
+    meta_info: Mapping[str, Any],
+    output_ids: Sequence[int],
+    *,
+    prompt_tokens: int,
+    finish_reason: str,
+    offsets: Mapping[str, Any],
+    settings: RolloutSettings,
+    tokenizer: Any,
+) -> None:
+    """UpstreamResponseError for what the samples would be refused for later, when nobody can ask again.
+
+    Ids from the tokenizer's `vocab_size` on, if it has one; counters, weight versions and replay rows that cannot be
+    read. `offsets`: first rows that were asked for, by the request's name for them.
+    """
+    size = getattr(tokenizer, "vocab_size", None)
+    if size is not None and (largest := max(output_ids, default=0)) >= size:
+        place = f"meta_info.output_token_logprobs[{list(output_ids).index(largest)}][1]"
+        raise UpstreamResponseError(f"{place}: {largest} is not in the vocabulary, 0..{size - 1}")
+    try:
+        generation_counters(meta_info, settings)
+        weight_versions(meta_info)
+        total = prompt_tokens + len(output_ids)
+        check_rows(meta_info, total, finish_reason=finish_reason, offsets=offsets, settings=settings)
+    except AssemblyError as error:
+        raise UpstreamResponseError(str(error)) from None
 
 
 def is_logprob(value: Any) -> bool:

@@ -29,6 +29,29 @@ REPLAY_FIELDS = (
 )
 
 
+def check_rows(
+    meta_info: Mapping[str, Any],
+    total_ids: int,
+    *,
+    finish_reason: str,
+    offsets: Mapping[str, Any],
+    settings: RolloutSettings,
+) -> None:
+    """AssemblyError unless the payloads of a generation over `total_ids` prompt and sampled ids hold its rows.
+
+    What was asked for must be there, except with an abort, which often comes without.
+    """
+    asked = {"routed_experts": settings.routing_replay, "indexer_topk": settings.indexer_replay}
+    for replay in REPLAY_FIELDS:
+        place = f"meta_info.{replay.meta_info}"
+        payload = meta_info.get(replay.meta_info)
+        count = max(total_ids - 1 - (offsets.get(replay.start) or 0), 0)
+        if payload is not None:
+            _decode(payload, count, _layers(replay, meta_info, settings, "meta_info"), place)
+        elif asked[replay.meta_info] and count and finish_reason != "abort":
+            raise AssemblyError(f"{place}: missing, though it was asked for")
+
+
 def opens_gap(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> bool:
     """A payload that the earlier generation of a path has and the later one lacks (aborted ones often do)."""
     return any(earlier.get(f.meta_info) is not None and later.get(f.meta_info) is None for f in REPLAY_FIELDS)
@@ -65,16 +88,17 @@ def _rows(replay: ReplayField, record: Record, settings: RolloutSettings, begin:
     count = len(record.prompt_ids) + len(record.output_ids) - 1 - start
     if not 0 <= start <= begin:
         raise AssemblyError(f"{place}: starts at row {start}, which leaves out row {begin}")
-    rows = _decode(payload, max(count, 0), _layers(replay, record, settings), place)
+    layers = _layers(replay, record.meta_info, settings, f"record {record.seq}: meta_info")
+    rows = _decode(payload, max(count, 0), layers, place)
     return rows[begin - start : until - start]
 
 
-def _layers(replay: ReplayField, record: Record, settings: RolloutSettings) -> int:
+def _layers(replay: ReplayField, meta_info: Mapping[str, Any], settings: RolloutSettings, place: str) -> int:
     if replay.meta_info == "routed_experts":
         return settings.routed_experts_layers
-    layers = record.meta_info.get("indexer_topk_num_layers", 1)
+    layers = meta_info.get("indexer_topk_num_layers", 1)
     if isinstance(layers, bool) or not isinstance(layers, int) or layers < 1:
-        raise AssemblyError(f"record {record.seq}: meta_info.indexer_topk_num_layers: {layers!r} is not at least 1")
+        raise AssemblyError(f"{place}.indexer_topk_num_layers: {layers!r} is not at least 1")
     return layers
 
 

@@ -126,7 +126,7 @@ class Sample:
         """
         status = status_of(finish_reason if finish_reason is not None else _reason(meta_info))
         spec, prefix = generation_counters(meta_info, settings)
-        versions = _weight_versions(meta_info)
+        versions = weight_versions(meta_info)
         self.spec_info += spec
         self.prefix_cache_info += prefix
         self.weight_versions.extend(versions)
@@ -289,10 +289,12 @@ def _reason(meta_info: Mapping[str, Any]) -> Any:
     return reason.get("type") if isinstance(reason, Mapping) else reason
 
 
-def _weight_versions(meta_info: Mapping[str, Any]) -> list[str]:
+def weight_versions(meta_info: Mapping[str, Any]) -> list[str]:
     """Versions that one generation was sampled under, in order: its spans where the engine sends them
-    (SGLang since 0.5.20), else the one `weight_version`."""
+    (SGLang since 0.5.20), else the one `weight_version`. AssemblyError for one that is no string."""
     spans = meta_info.get("weight_versions")
+    if not isinstance(spans, list | None):
+        raise AssemblyError(f"meta_info.weight_versions: {spans!r} is not a list")
     if spans:
         versions: list[Any] = [span.get("version") if isinstance(span, Mapping) else span for span in spans]
     else:

@@ -24,6 +24,19 @@ def test_old_names_beside_new_ones_count_once() -> None:
     assert read_spec(meta_info | {"spec_verify_ct": 3, "completion_tokens": 9}) == SpecInfo(5, 9, 3, 9)
 
 
+@pytest.mark.parametrize(("accepted", "drafted", "steps"), [(10, 9, 3), (0, 9, 0), (5, 9, 0)])
+def test_counters_that_contradict_one_another_are_not_counted(accepted: int, drafted: int, steps: int) -> None:
+    meta_info = {"spec_num_correct_drafts": accepted, "spec_num_proposed_drafts": drafted, "spec_verify_ct": steps}
+    assert read_spec(meta_info | {"completion_tokens": 9}) == SpecInfo(0, 0, 0, 9, 9)
+    true = read_spec(dict.fromkeys(meta_info, 9) | {"completion_tokens": 20})
+    assert true == SpecInfo(9, 9, 9, 20)
+
+
+def test_more_cached_ids_than_prompt_ids_are_not_counted() -> None:
+    assert read_prefix_cache({"cached_tokens": 8, "prompt_tokens": 7}) == PrefixCacheInfo()
+    assert read_prefix_cache({"cached_tokens": 7, "prompt_tokens": 7}) == PrefixCacheInfo(7, 7)
+
+
 def test_rates_without_inputs_are_unavailable() -> None:
     assert SpecInfo().accept_rate is None
     assert SpecInfo().accept_length is None

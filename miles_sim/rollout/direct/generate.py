@@ -13,6 +13,7 @@ from miles_sim.rollout.direct.reply import DirectReply, read_generation
 from miles_sim.rollout.direct.request import generate_body, max_new_tokens, room
 from miles_sim.rollout.direct.resume import Start, added, joined, start_of
 from miles_sim.rollout.direct.tools import Tools, answer_calls
+from miles_sim.rollout.engine_reply import check_recordable
 from miles_sim.rollout.errors import UpstreamResponseError, UpstreamTransportError
 from miles_sim.rollout.record import Record
 from miles_sim.rollout.sample import Sample, Status
@@ -95,7 +96,7 @@ async def generate_direct(input: DirectInput) -> Sample:
 async def _reply(input: DirectInput, progress: _Progress, start: Start, limit: int) -> bool:
     """Sample one reply, or what is left of it; whether it came to its own end."""
     try:
-        reply = await _ask(input, progress.ids, limit)
+        reply = await _ask(input, progress, limit)
     except UpstreamTransportError as error:
         logger.warning("direct rollout: %s", error)
         progress.engine_error = {"type": type(error).__name__, "message": str(error)}
@@ -156,7 +157,8 @@ async def _observe(input: DirectInput, progress: _Progress) -> bool:
     return True
 
 
-async def _ask(input: DirectInput, ids: Sequence[int], limit: int) -> DirectReply:
+async def _ask(input: DirectInput, progress: _Progress, limit: int) -> DirectReply:
+    ids = progress.ids
     body = generate_body(ids, input.sampling_params, input.settings, input.sample, limit=limit)
     content = await post(
         input.client,
@@ -165,7 +167,19 @@ async def _ask(input: DirectInput, ids: Sequence[int], limit: int) -> DirectRepl
         timeout=input.settings.request_timeout,
         routing_key=input.sample.routing_key,
     )
-    return read_generation(content, prompt_tokens=len(ids))
+    reply = read_generation(content, prompt_tokens=len(ids))
+    if reply.response_id in {record.response_id for record in progress.records}:
+        raise UpstreamResponseError(f"meta_info.id: {reply.response_id!r} is that of an earlier reply of this rollout")
+    check_recordable(
+        reply.meta_info,
+        reply.output_ids,
+        prompt_tokens=len(ids),
+        finish_reason=reply.finish_reason,
+        offsets={},
+        settings=input.settings,
+        tokenizer=input.tokenizer,
+    )
+    return reply
 
 
 async def post(

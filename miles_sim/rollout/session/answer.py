@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
+from miles_sim.rollout.errors import UpstreamResponseError
 from miles_sim.rollout.session.headers import to_client
 from miles_sim.rollout.session.upstream import Answer
 
@@ -15,6 +16,13 @@ _REPLAY = ("routed_experts", "indexer_topk")
 
 def json_response(content: Any, *, status_code: int = 200) -> Response:
     return Response(orjson.dumps(content), status_code=status_code, media_type="application/json")
+
+
+def check_not_elsewhere(answer: Answer) -> Answer:
+    """The answer; UpstreamResponseError for a redirect: who followed it would go round the session."""
+    if 300 <= answer.status_code < 400:
+        raise UpstreamResponseError(f"engine: status {answer.status_code}: redirects are not followed")
+    return answer
 
 
 def passed_through(answer: Answer) -> Response:

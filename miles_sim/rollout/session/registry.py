@@ -15,12 +15,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Session:
-    """One session. `used_at`: loop time of its latest request's begin or end; `requests`: those under way."""
+    """One session. `used_at`: loop time of its latest request's begin or end; `requests`: those under way;
+    `response_ids`: those of all replies that were kept, if only for a while."""
 
     id: str
     conversation: Conversation
     used_at: float
     requests: int = 0
+    response_ids: set[str] = field(default_factory=set)
     closed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def not_found(self) -> SessionNotFoundError:

@@ -15,17 +15,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from miles_sim.rollout.engine_reply import check_recordable
 from miles_sim.rollout.errors import (
     ClientGoneError,
     MessageValidationError,
     RolloutError,
     SessionError,
+    UpstreamResponseError,
 )
 from miles_sim.rollout.record import Record
-from miles_sim.rollout.session.answer import completed, json_response, passed_through
+from miles_sim.rollout.session.answer import check_not_elsewhere, completed, json_response, passed_through
 from miles_sim.rollout.session.body import read_body
 from miles_sim.rollout.session.chat import ChatRequest, read_chat, read_object
-from miles_sim.rollout.session.completion import read_completion
+from miles_sim.rollout.session.completion import Completion, read_completion
 from miles_sim.rollout.session.conversation import Commit, Conversation, Position
 from miles_sim.rollout.session.headers import to_engine
 from miles_sim.rollout.session.linear import LinearConversation
@@ -126,9 +128,10 @@ class SessionServer:
                 if session.closed.is_set():
                     raise session.not_found()
                 if answer.status_code != 200:
-                    return passed_through(answer)
-                completion = read_completion(answer.body, prompt_tokens=len(position.prompt_ids))
+                    return passed_through(check_not_elsewhere(answer))
+                completion = self._recordable(session, position, answer)
                 session.conversation.commit(position, sent, completion, at=time.time())
+                session.response_ids.add(completion.response_id)
             finally:
                 session.conversation.release(position)
             return completed(answer, completion.response, stream=asked.stream)
@@ -161,6 +164,25 @@ class SessionServer:
             if session.closed.is_set():
                 raise session.not_found()
             yield session, body
+
+    def _recordable(self, session: Session, position: Position, answer: Answer) -> Completion:
+        """The generation in `answer`; UpstreamResponseError where no sample could be made of it."""
+        completion = read_completion(answer.body, prompt_tokens=len(position.prompt_ids))
+        if completion.response_id in session.response_ids:
+            raise UpstreamResponseError(
+                f"id: {completion.response_id!r} is that of an earlier reply of this session; "
+                "a cache on the way, or a client that sets `rid` twice"
+            )
+        check_recordable(
+            completion.meta_info,
+            completion.output_ids,
+            prompt_tokens=len(position.prompt_ids),
+            finish_reason=completion.finish_reason,
+            offsets=position.offsets,
+            settings=self._settings,
+            tokenizer=self._tokenizer,
+        )
+        return completion
 
     def _conversation(self) -> Conversation:
         kind = TreeConversation if self._settings.session == "v2" else LinearConversation

@@ -61,7 +61,7 @@ class Upstream:
                     raise reason.result()
             if answer.done():
                 return answer.result()
-            raise UpstreamTransportError(f"engine: no answer within request_timeout={self._request_timeout:g} s")
+            raise self._late()
         finally:
             for task in tasks:
                 task.cancel()
@@ -71,15 +71,23 @@ class Upstream:
         if self._owned:
             await self._transport.aclose()
 
+    def _late(self) -> UpstreamTransportError:
+        return UpstreamTransportError(f"engine: no answer within request_timeout={self._request_timeout:g} s")
+
     async def _answer(self, call: Call) -> Answer:
         url = f"{self._url}/{call.path}" + (f"?{call.query}" if call.query else "")
         try:
-            request = httpx.Request(call.method, _parsed(url), content=call.body, headers=call.headers)
+            extensions = {"timeout": httpx.Timeout(self._request_timeout).as_dict()}
+            request = httpx.Request(
+                call.method, _parsed(url), content=call.body, headers=call.headers, extensions=extensions
+            )
             response = await self._transport.handle_async_request(request)
             try:
                 body = await response.aread()
             finally:
                 await response.aclose()
+        except httpx.TimeoutException as error:
+            raise self._late() from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise UpstreamTransportError(f"engine: {type(error).__name__}: {error}") from error
         return Answer(response.status_code, list(response.headers.multi_items()), body)

@@ -1,5 +1,6 @@
 """Straight rollouts: ids as sampled, limits kept, nothing lost when the engine or a tool fails."""
 
+import base64
 import copy
 import math
 from collections.abc import Callable
@@ -300,6 +301,13 @@ async def test_stop_strings_end_the_text_but_not_the_ids(direct: Any) -> None:
 
 async def test_routing_key_and_adapter_are_named(direct: Any, prompt: Any) -> None:
     direct.settings = replace(direct.settings, lora_path="lora", routing_replay=False, indexer_replay=True)
+
+    def with_indexer(reply: Any) -> None:
+        meta = reply["meta_info"]
+        rows = bytes(4 * (meta["prompt_tokens"] + meta["completion_tokens"] - 1))
+        meta["indexer_topk"] = base64.b64encode(rows).decode()
+
+    direct.engine.change = with_indexer
     await direct(Sample(index=0, prompt=prompt, routing_key="k1"))
     await direct(Sample(index=0, prompt=prompt, adapter=AdapterRef("a", 2)))
     assert direct.engine.headers[0]["x-smg-routing-key"] == "k1"
@@ -347,3 +355,14 @@ async def test_what_cannot_be_served_is_refused_before_anything_is_asked(
     with pytest.raises(error, match=named):
         await direct(sample, **fields)
     assert direct.engine.asked == []
+
+
+async def test_an_id_that_was_answered_before_is_refused(direct: Any, calls: Any, tools: Any) -> None:
+    direct.engine.replies = [calls(1), "forty-two"]
+
+    def same(reply: Any) -> None:
+        reply["meta_info"]["id"] = "again"
+
+    direct.engine.change = same
+    with pytest.raises(UpstreamResponseError, match=r"meta_info\.id: 'again' is that of an earlier reply"):
+        await direct(tools=tools())

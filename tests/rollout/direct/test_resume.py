@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from miles_sim.rollout.direct.resume import lifecycle, start_of
-from miles_sim.rollout.errors import AssemblyError
+from miles_sim.rollout.errors import AssemblyError, UpstreamResponseError
 from miles_sim.rollout.sample import Sample, Status
 
 
@@ -46,12 +46,14 @@ async def test_rows_that_are_not_told_again_are_refused_by_name(direct: Any) -> 
     with_rows(direct.engine)
     broken = await direct()
     direct.engine.change = None
-    with pytest.raises(AssemblyError, match="rollout_routed_experts: the engine tells none"):
+    with pytest.raises(UpstreamResponseError, match=r"meta_info\.routed_experts: missing, though it was asked for"):
         await direct(broken)
-    direct.engine.abort_at = {2: 0}
+    direct.engine.abort_at = {2: 0, 3: 2}
     again = await direct(broken)
     assert again.status is Status.ABORTED
     assert np.array_equal(again.rollout_routed_experts, broken.rollout_routed_experts)
+    with pytest.raises(AssemblyError, match="rollout_routed_experts: the engine tells none"):
+        await direct(broken)
 
 
 async def test_a_sample_of_someone_else_goes_on_from_its_ids(direct: Any, prompt: Any) -> None:

@@ -68,8 +68,11 @@ async def test_a_fork_asks_from_where_its_own_branch_left(opened: Any, user: Any
         assert len(sample.rollout_routed_experts) == len(sample.tokens) - 1
 
 
-async def test_after_a_reply_without_rows_all_are_asked_for(opened: Any, user: Any) -> None:
+async def test_a_reply_without_rows_is_refused_and_all_are_asked_for_again(opened: Any, user: Any) -> None:
     sessions = await opened(routing_replay=True, replay_rows="additional")
-    first = await sessions.say(user("one"))
-    await sessions.say(user("one"), first, user("two"))
+    refused = await sessions.chat(user("one"))
+    assert refused.status_code == 502
+    assert "meta_info.routed_experts: missing, though it was asked for" in refused.text
+    with_rows(sessions)
+    await sessions.say(user("one"))
     assert [body["routed_experts_start_len"] for body in sessions.engine.bodies] == [0, 0]

@@ -1,4 +1,5 @@
 import asyncio
+import base64
 import gzip
 import json
 from typing import Any
@@ -78,17 +79,22 @@ async def test_the_engine_gets_the_forced_fields_and_the_routing_key(sessions: A
 async def test_replay_data_is_kept_from_the_client_and_in_the_record(opened: Any, user: Any) -> None:
     sessions = await opened(routing_replay=True)
 
+    told = {}
+
     def with_replay(reply: Any) -> None:
-        reply["choices"][0]["meta_info"] |= {"routed_experts": "AAAA", "indexer_topk": "BBBB"}
-        reply["sglext"] = {"routed_experts": "AAAA", "other": 1}
+        meta = reply["choices"][0]["meta_info"]
+        rows = bytes(4 * (meta["prompt_tokens"] + meta["completion_tokens"] - 1))
+        told["rows"] = base64.b64encode(rows).decode()
+        meta |= {"routed_experts": told["rows"], "indexer_topk": told["rows"]}
+        reply["sglext"] = {"routed_experts": told["rows"], "other": 1}
 
     sessions.engine.change(with_replay)
     response = await sessions.chat(user("one"))
     assert "AAAA" not in response.text
-    assert "BBBB" not in response.text
+    assert "indexer_topk" not in response.text
     assert response.json()["sglext"] == {"other": 1}
     (record,) = (await sessions.show())["records"]
-    assert record["response"]["choices"][0]["meta_info"]["routed_experts"] == "AAAA"
+    assert record["response"]["choices"][0]["meta_info"]["routed_experts"] == told["rows"]
     assert sessions.engine.bodies[0]["return_routed_experts"] is True
 
 
@@ -308,3 +314,24 @@ async def test_a_compressed_answer_arrives_readable(sessions: Any, user: Any) ->
     response = await sessions.chat(user("one"))
     assert response.json()["choices"][0]["message"]["content"] == "r1"
     assert "content-encoding" not in response.headers
+
+
+async def test_an_id_that_was_answered_before_is_refused_and_nothing_is_kept_of_it(opened: Any, user: Any) -> None:
+    sessions = await opened()
+    first = await sessions.say(user("one"))
+    name = (await sessions.show())["records"][0]["response"]["id"]
+    sessions.engine.change(lambda reply: reply.update(id=name))
+    refused = await sessions.chat(user("one"), first, user("two"))
+    assert refused.status_code == 502
+    assert f"id: '{name}' is that of an earlier reply of this session" in refused.text
+    await sessions.say(user("one"), first, user("two"))
+    assert len((await sessions.show())["records"]) == 2
+
+
+async def test_a_redirect_is_no_answer_that_a_client_could_follow_round_the_session(opened: Any, user: Any) -> None:
+    sessions = await opened()
+    sessions.engine.answer(Response(status_code=307, headers={"location": "http://elsewhere/v1/chat/completions"}))
+    refused = await sessions.chat(user("one"))
+    assert refused.status_code == 502
+    assert "location" not in refused.headers
+    assert "engine: status 307: redirects are not followed" in refused.text
