@@ -58,8 +58,8 @@ def _content_number(body: ReplyBody, params: Any, random: Random) -> None:
 
 @payload(
     "content-foreign",
-    verdict="degrade",
-    reason="the ids were sampled and are trained on as such; the sample says that its conversation reads otherwise",
+    verdict="tolerate",
+    reason="ids and logprobs are as they were sampled, and these are trained on; the agent goes on from what it was told",
     params=Content,
 )
 def _content_foreign(body: ReplyBody, params: Content, random: Random) -> None:
