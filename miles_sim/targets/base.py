@@ -26,6 +26,7 @@ CAPABILITIES: dict[str, str] = {
     "batch.trim": "cuts a batch into whole training steps, and tells what fills none",
     "batch.shards": "splits train data between data-parallel ranks",
     "batch.metrics": "computes rollout metrics",
+    "faults.driver": "its session server can be put behind another address, so that what the driver asks may fail",
     "leaks": "can tell the sessions and requests left open",
 }
 """What a target can be able to do. What it does not claim is reported as not applicable."""
@@ -91,6 +92,10 @@ class _Asked(TypedDict, total=False):
     garble: str | None
     """How each payload of samples is broken on its way to the driver (`miles_sim.targets.garble`); None or absent: not
     at all. Capability `wire`."""
+    session_listen: int
+    """Port on loopback that the session server is to listen on. Absent: any. Capability `faults.driver`."""
+    session_url: str
+    """Where driver and agents are to reach it: what stands there hands requests on. Absent: where it listens."""
 
 
 class Job(_Asked):

@@ -38,8 +38,9 @@ class MilesTarget:
     async def play(self, job: Job, agent: AgentFunction) -> dict[str, Any]:
         rollouts = Rollouts()
         async with AsyncExitStack() as stack:
-            at = stack.enter_context(listener())
-            args = arguments(job, checkpoint=self._checkpoint(job), port=at.getsockname()[1])
+            at = stack.enter_context(listener(job.get("session_listen") or 0))
+            url = job.get("session_url") or f"http://127.0.0.1:{at.getsockname()[1]}"
+            args = arguments(job, checkpoint=self._checkpoint(job), session_url=url)
             app = None
             if job["session"] != "direct":
                 app = self._release.session_server(args, job["engine_url"]).app

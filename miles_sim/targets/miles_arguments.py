@@ -10,9 +10,11 @@ from .miles_functions import paths
 _APPEND_ROLES = ["tool", "user", "system"]
 
 
-def arguments(job: Job, *, checkpoint: str, port: int) -> Namespace:
-    """Settings for `job`: `checkpoint` is the folder of its tokenizer, `port` that of the session server."""
-    return Namespace(**_rollout(job, checkpoint), **_session(job, port), **_direct(job), **_trainer(job), **paths(job))
+def arguments(job: Job, *, checkpoint: str, session_url: str) -> Namespace:
+    """Settings for `job`: `checkpoint` is its tokenizer's folder, `session_url` where the session server is reached."""
+    return Namespace(
+        **_rollout(job, checkpoint), **_session(job, session_url), **_direct(job), **_trainer(job), **paths(job)
+    )
 
 
 def _rollout(job: Job, checkpoint: str) -> dict[str, Any]:
@@ -38,14 +40,15 @@ def _rollout(job: Job, checkpoint: str) -> dict[str, Any]:
     }
 
 
-def _session(job: Job, port: int) -> dict[str, Any]:
+def _session(job: Job, url: str) -> dict[str, Any]:
+    server = urlsplit(url)
     return {
         "tito_model": job["tito"],
         "tito_allowed_append_roles": list(_APPEND_ROLES),
         "use_session_server": job["session"],
-        "session_server_ip": "127.0.0.1",
-        "session_server_port": port,
-        "session_server_ports": [port],
+        "session_server_ip": server.hostname,
+        "session_server_port": server.port,
+        "session_server_ports": [server.port],
         "session_message_matcher": job.get("message_matcher", "strict"),
         "miles_router_timeout": 600.0,
     }

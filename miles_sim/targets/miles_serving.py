@@ -10,10 +10,11 @@ from typing import Any
 
 
 @contextmanager
-def listener() -> Iterator[socket.socket]:
-    """A socket that listens on a free loopback port: who connects early waits."""
+def listener(port: int) -> Iterator[socket.socket]:
+    """A socket that listens on that loopback port, 0 for a free one: who connects early waits."""
     with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(("127.0.0.1", port))
         found.listen(1024)
         yield found
 
