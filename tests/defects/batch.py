@@ -106,3 +106,10 @@ def ranks_take_rows_in_turn(m: pytest.MonkeyPatch) -> None:
     m.setattr(split, "_micro_batches", alone)
     m.setattr(split, "balanced", uneven)
     m.setattr(split, "_shard", shard)
+
+
+@defect("group/v2", "train-data/rows")
+def rows_are_sorted_as_if_they_were_flat(m: pytest.MonkeyPatch) -> None:
+    """miles cebddce6a: rollouts of several samples are put in order as if each was one."""
+    flatten = train_batch.flatten
+    m.setattr(train_batch, "flatten", lambda nested: sorted(flatten(nested), key=lambda s: s.response_length))

@@ -3,7 +3,21 @@
 Each yields wrong data where it can, not a crash: that is what contracts are for.
 """
 
-from . import assembly, batch, counting, engine, identity, replay, session, telling
+from . import assembly, batch, counting, drift, engine, identity, plays, replay, session, telling, wire
 from .defect import DEFECTS, Defect
 
-__all__ = ["DEFECTS", "Defect", "assembly", "batch", "counting", "engine", "identity", "replay", "session", "telling"]
+__all__ = [
+    "DEFECTS",
+    "Defect",
+    "assembly",
+    "batch",
+    "counting",
+    "drift",
+    "engine",
+    "identity",
+    "plays",
+    "replay",
+    "session",
+    "telling",
+    "wire",
+]

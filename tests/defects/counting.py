@@ -8,6 +8,7 @@ import pytest
 from miles_sim.rollout import counters, metrics, sample, wire
 from miles_sim.rollout.counters import PrefixCacheInfo, SpecInfo
 from miles_sim.rollout.sample import Sample
+from miles_sim.targets import reference_batch
 
 from .defect import defect
 
@@ -103,4 +104,22 @@ def prompts_are_counted_without_the_cache(m: pytest.MonkeyPatch) -> None:
 @defect("weight-version/v2", "counters/weight-versions-in-order", "wire/every-computed-field-crosses")
 def weight_versions_are_forgotten(m: pytest.MonkeyPatch) -> None:
     """A version that is no number is passed over."""
-    m.setattr(sample, "_weight_versions", lambda meta: [])
+    m.setattr(sample, "weight_versions", lambda meta: [])
+
+
+@defect("speculative-shared-node/v2", "counters/counted-once-across-siblings")
+def ratios_are_averaged(m: pytest.MonkeyPatch) -> None:
+    """miles metrics: the mean of the samples' rates, though one is long and another short."""
+    right = reference_batch.compute_metrics
+
+    def averaged(samples: Any, **keywords: Any) -> dict[str, float]:
+        rates = [sample.spec_info.accept_rate or 0.0 for sample in samples]
+        return {**right(samples, **keywords), "spec_accept_rate": sum(rates) / len(rates)}
+
+    m.setattr(reference_batch, "compute_metrics", averaged)
+
+
+@defect("linear/v2", "counters/counted-once-across-siblings", "counters/prefix-cache-counted-once")
+def counters_are_in_no_log(m: pytest.MonkeyPatch) -> None:
+    """miles PR #623: a refactoring left the helpers uncalled, for seven weeks."""
+    m.setattr(reference_batch, "compute_metrics", lambda samples, **keywords: {})
