@@ -19,6 +19,7 @@ Misbehaviour = Literal[
     "empty",
     "repeated_specials",
     "white_space",
+    "echo",
 ]
 """What a model does now and then.
 
@@ -32,6 +33,7 @@ Misbehaviour = Literal[
 `empty`: nothing but the stop token.
 `repeated_specials`: a special token again and again before the end.
 `white_space`: around the content.
+`echo`: the end of the prompt in place of the content, less its special tokens.
 A call that is cut by length needs no word of its own: `max_tokens` of the step does it.
 """
 CALL_MISBEHAVIOUR = frozenset(
@@ -45,6 +47,15 @@ class ToolCall(Document):
     name: str = Field(min_length=1)
     arguments: dict[str, Any] = {}
     """Written into the reply as JSON, keys in this order."""
+
+
+class WeightUpdate(Document):
+    """The engine's weights are updated in place while it generates, as a trainer does that does not wait for it."""
+
+    after: int = Field(ge=1)
+    """So many ids, or a few more, are by the weights before."""
+    version: str = Field(default="updated", min_length=1)
+    """The engine's from then on."""
 
 
 class Reply(Document):
@@ -62,6 +73,11 @@ class Reply(Document):
     """How the reply goes wrong; the ledger has what was really sampled."""
     abort_after: int | None = Field(default=None, ge=0)
     """The engine aborts the running request after this many ids: finish reason `abort`, partial output."""
+    retract_after: int | None = Field(default=None, ge=1)
+    """After so many ids, or a few more, the engine takes the request off the device, for want of room; it is prefilled
+    anew and goes on from what it had."""
+    update: WeightUpdate | None = None
+    """None: the weights stay."""
 
     @model_validator(mode="after")
     def _sayable(self) -> "Reply":

@@ -44,6 +44,8 @@ class Model:
             logprobs=tuple(seeded_logprobs(seeding.chance(key, "logprobs"), count) if logprobs is None else logprobs),
             finish_reason=reason,
             misbehaved=reply.misbehave,
+            retract_after=reply.retract_after,
+            update=reply.update,
             drafts=tuple(accepted_drafts(count, speculative, seeding.chance(key, "drafts"))) if speculative else None,
         )
 

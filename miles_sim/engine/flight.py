@@ -1,6 +1,7 @@
 """A request in flight: what it will say if nothing stops it, how far it has come, and what came of it."""
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +14,7 @@ from miles_sim.engine.generation import generation
 from miles_sim.engine.prefix_cache import Space
 from miles_sim.engine.prompt import Prompt
 from miles_sim.ledger import Generation, SpecTruth, WeightSpan
+from miles_sim.reply import WeightUpdate
 from miles_sim.rows import RowsTruth
 
 Reason = dict[str, Any]
@@ -60,6 +62,23 @@ class Drawn:
     """Drafts accepted in each verify step; None without speculative decoding."""
     misbehaved: str | None = None
     """How the model was asked to go wrong."""
+    retract_after: int | None = None
+    """Ids after which it is taken off the device."""
+    update: WeightUpdate | None = None
+
+    @cached_property
+    def retracted_at(self) -> int | None:
+        """Forward passes after which it is taken off the device, with some still to come; None: never."""
+        return None if self.retract_after is None else self._passes(self.retract_after)
+
+    @cached_property
+    def updated_at(self) -> int | None:
+        """Forward passes after which the weights are others, with some still to come; None: never."""
+        return None if self.update is None else self._passes(self.update.after)
+
+    def _passes(self, ids: int) -> int | None:
+        passes = bisect_left(self.ends, ids) + 1
+        return passes if passes < len(self.ends) else None
 
     @cached_property
     def ends(self) -> Sequence[int]:

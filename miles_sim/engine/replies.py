@@ -1,6 +1,7 @@
 """What the model says: the first rule that matches, drafted as ids before any bound cuts it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -12,6 +13,8 @@ from miles_sim.engine.steering import Steering
 from miles_sim.reply import Reply, ReplyRule
 from miles_sim.tokenizer import FIRST_PIECE, FIRST_SPACED_PIECE, ByteTokenizer
 
+ECHOED = 48
+"""Ids of the prompt that a reply repeats."""
 _WORDS = FIRST_SPACED_PIECE - FIRST_PIECE
 _PUNCTUATION = b",;:."
 _CHARACTERS = tuple(character.encode() for character in "éß→✓字🙂")
@@ -52,7 +55,9 @@ def draft(
     thought = _text(reply.reasoning, tokenizer, random, limit)
     content = _text(reply.tokens if reply.text is None else reply.text, tokenizer, random, limit)
     parts = Parts(thought=thought, content=content, calls=reply.tool_calls, silent=silent, tight=tight)
-    if reply.misbehave is not None:
+    if reply.misbehave == "echo":
+        parts = replace(parts, content=_echoed(prompt_ids, tokenizer))
+    elif reply.misbehave is not None:
         parts = misbehaved(parts, reply.misbehave, tokenizer)
     spelled = ""
     if parts.calls:
@@ -67,6 +72,11 @@ def draft(
         *parts.tail,
         stop,
     ]
+
+
+def _echoed(prompt_ids: Sequence[int], tokenizer: ByteTokenizer) -> list[int]:
+    special = set(tokenizer.special_ids.values()) | tokenizer.stop_ids | {tokenizer.eos_id}
+    return [id for id in prompt_ids if id not in special][-ECHOED:]
 
 
 def _text(said: int | str, tokenizer: ByteTokenizer, random: Random, limit: int) -> list[int]:

@@ -252,9 +252,16 @@ class Scheduler:
     def _run_through(self, flight: Flight) -> None:
         """All of it, in no time; the figures say how long it would have taken."""
         prefill = self._latency.prefill(self._uncached(flight))
+        flight.first_token = took = prefill
+        if (updated_at := flight.drawn.updated_at) is not None:
+            flight.steps = updated_at
+            flight.versions.append((self.weight_version, flight.length))
+            self._update(flight)
+        if (retracted_at := flight.drawn.retracted_at) is not None:
+            flight.steps, flight.retractions = retracted_at, 1
+            took += self._latency.prefill(self._uncached(flight))
         flight.steps = len(flight.drawn.ends)
-        flight.first_token = prefill
-        self._finish(flight, flight.drawn.finish_reason, at=prefill + self._latency.decode(flight.steps - 1))
+        self._finish(flight, flight.drawn.finish_reason, at=took + self._latency.decode(flight.steps - 1))
 
     def _move_at(self, when: int, flight: Flight) -> None:
         self._tickets += 1
@@ -297,8 +304,19 @@ class Scheduler:
         elif flight.steps == len(flight.drawn.ends):
             self._finish(flight, flight.drawn.finish_reason, at=now - flight.arrived)
         else:
-            self._move_at(now + self._latency.decode(1), flight)
+            if flight.steps == flight.drawn.updated_at:
+                self._update(flight)
+            if flight.steps == flight.drawn.retracted_at:
+                self._retract(flight)
+                self._admit(now)
+            else:
+                self._move_at(now + self._latency.decode(1), flight)
             flight.moved()
+
+    def _update(self, flight: Flight) -> None:
+        """The weights are updated in place, as its reply has it."""
+        if flight.drawn.update is not None:
+            self.set_version(flight.drawn.update.version)
 
     def _finish(self, flight: Flight, reason: Reason, *, at: int | None = None, from_queue: bool = False) -> None:
         if at is None:

@@ -157,3 +157,12 @@ def test_a_good_call_beside_a_bad_one_is_found() -> None:
     text = sampled("bad_json_comma", tokens=0, tool_calls=CALLS)
     (call,) = FORMATS["qwen25"].parse(text, TOOLS, Dialect()).calls
     assert json.loads(call.arguments) == {"path": "b"}
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_an_echo_is_the_end_of_the_prompt_without_its_special_tokens(family: str) -> None:
+    tokenizer = ByteTokenizer(family)
+    prompt = tokenizer.render([{"role": "user", "content": "Fix the parser"}])
+    said = draft(Reply(misbehave="echo"), tokenizer, Random(1), limit=999, prompt_ids=prompt)
+    assert "Fix the parser" in tokenizer.decode(said)
+    assert said.count(tokenizer.text_stop_id) == 1

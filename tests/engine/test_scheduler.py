@@ -411,3 +411,49 @@ async def test_whatever_is_done_to_them_all_finish_and_none_says_a_word_it_would
     assert engine.scheduler.idle
     assert not engine.scheduler.flights
     assert sorted(g.id for g in engine.generations) == sorted(flight.id for flight in flights)
+
+
+# What a reply says befalls its request
+
+
+@pytest.mark.parametrize("latency", [{}, VIRTUAL])
+async def test_a_reply_may_have_its_request_retracted_and_says_the_same(
+    make_engine: Make, latency: dict[str, str]
+) -> None:
+    plain = (await ask(make_engine(latency=latency), tokens=12)).generation
+    answered = await ask(make_engine(latency=latency, default_reply={"retract_after": 4}), tokens=12)
+    told = answered.generation
+    assert (told.retractions, told.output_ids, told.logprobs) == (1, plain.output_ids, plain.logprobs)
+    assert told.cached_tokens == plain.cached_tokens
+
+
+@pytest.mark.parametrize("latency", [{}, VIRTUAL])
+@pytest.mark.parametrize(("speculative", "end"), [(None, 4), ({"acceptance": [1.0], "draft_tokens": 4}, 5)])
+async def test_a_reply_may_have_the_weights_updated_while_it_is_sampled(
+    make_engine: Make, latency: dict[str, str], speculative: Any, end: int
+) -> None:
+    update = {"after": 4, "version": "8"}
+    engine = make_engine(latency=latency, speculative=speculative, weight_version="7", default_reply={"update": update})
+    told = (await ask(engine, tokens=12)).generation
+    spans = [(span.version, span.start, span.end) for span in told.weight_versions]
+    assert spans == [("7", 0, end), ("8", end, 12)]
+    assert told.weight_version == engine.scheduler.weight_version == "8"
+
+
+@pytest.mark.parametrize("befalls", [{"retract_after": 12}, {"update": {"after": 12}}])
+async def test_what_would_befall_a_request_after_its_last_id_does_not(
+    make_engine: Make, befalls: dict[str, Any]
+) -> None:
+    engine = make_engine(default_reply=befalls)
+    told = (await ask(engine, tokens=12)).generation
+    assert (told.retractions, told.weight_versions, engine.scheduler.weight_version) == (0, (), "default")
+
+
+async def test_an_update_of_one_reply_changes_the_weights_of_all_in_flight(make_engine: Make) -> None:
+    rules = [{"contains": "go", "reply": {"update": {"after": 2, "version": "8"}}}]
+    engine = make_engine(latency=VIRTUAL, rules=rules)
+    other = ask(engine, 1, 2, tokens=9)
+    prompt = Prompt((5, 6, 7), "go")
+    await engine.submit(prompt, Sampling(max_new_tokens=9), endpoint="generate")
+    told = (await other).generation
+    assert [(span.version, span.end) for span in told.weight_versions] == [("default", 2), ("8", 9)]
