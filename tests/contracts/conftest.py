@@ -170,6 +170,9 @@ def _observe(scenario: Scenario, ledger: Ledger, session: str) -> Observation:
         "rollout_mask_sums": [sums[number] for number, _ in flat],
         "rewards": [_reward_of(scenario, number) for number, _ in flat],
     }
+    for name in ("rollout_log_probs", "weight_versions"):
+        if any(getattr(s, name) for _, s in flat):
+            train[name] = [list(getattr(s, name) or ()) for _, s in flat]
     counts = _counters(list(generations.values()))
     metrics = {"rollout/prefix_cache_hit_rate": _hit_rate(list(generations.values()))} if generations else {}
     if scenario.engine.speculative and counts.accept_length is not None and counts.accept_rate is not None:
@@ -249,6 +252,8 @@ def _sample(scenario: Scenario, input: SampleView, path: Sequence[Node], trained
     ended = {"stop": "completed", "length": "truncated", "abort": "aborted"}[last.finish_reason["type"]]
     text = ByteTokenizer(scenario.engine.tokenizer).decode(tokens[start:])
     id = input.rollout_id if input.rollout_id is not None else input.index
+    lost = sum(len(node.generation.output_ids) for node in path) - sum(mask)
+    told = {"dropped": {"max_seq_len": {"turns": len(path) - len(nodes), "tokens": lost}}} if cut else {}
     return input.model_copy(
         update={
             "rollout_id": id,
@@ -259,7 +264,7 @@ def _sample(scenario: Scenario, input: SampleView, path: Sequence[Node], trained
             "rollout_log_probs": tuple(logprobs[start:]),
             "weight_versions": tuple(g.weight_version for g in generations),
             "status": "truncated" if cut else ended,
-            "metadata": {**input.metadata, "reward": 1.0, "note": "done"},
+            "metadata": {**input.metadata, "reward": 1.0, "note": "done", **told},
             "reward": 1.0,
             "spec_info": _counters(generations),
             "prefix_cache_info": PrefixCache(
