@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from miles_sim.agent.plan import keyed, walk
 from miles_sim.agent.steps import Compact, Crash, Parallel, Retry, Say, Step, Subagent, Tool
+from miles_sim.faults.catalogue import kind_named
 from miles_sim.ledger import Generation
 from miles_sim.scenarios.model import RolloutInput
 from miles_sim.targets.observation import SampleView
@@ -96,7 +97,9 @@ def agent_finished(case: Case, rollout: RolloutCase) -> bool:
     steps = list(walk(case.scenario.plan.steps))
     asks = {key for key, step in steps if isinstance(step, Say | Tool | Compact | Retry)}
     crashes = any(isinstance(step, Crash) for _, step in steps)
-    return not crashes and asks <= {turn.step for turn in rollout.turns if turn.status == 200}
+    answered = {turn.step for turn in rollout.turns if turn.status == 200 and turn.response_id is not None}
+    struck = (kind_named(fired.kind).edge for fired in case.ledger.fired if fired.rollout == rollout.number)
+    return not crashes and asks <= answered and "agent" not in struck
 
 
 def step_keys(steps: tuple[Step, ...], within: str, prefix: str = "", inside: bool = False) -> Iterator[str]:

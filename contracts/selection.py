@@ -5,6 +5,7 @@ from itertools import pairwise
 from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.rule import RolloutCase
 
+from ._struck import forgone
 from ._truth import SOUND_HOOKS, fits, has_compaction, has_subagents, hook_fails, step_keys, trained
 
 
@@ -125,7 +126,7 @@ def _present(rollout: RolloutCase) -> dict[str, int]:
 
 
 def _see_leaves(case: Case, rollout: RolloutCase, see: Recorder, without: set[str]) -> None:
-    if rollout.view.error is not None:
+    if rollout.view.error is not None or forgone(case, rollout):
         return
     ends = {found.generations[-1].id for _, _, found in trained(rollout)}
     for leaf in rollout.lineage.leaves:

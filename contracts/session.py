@@ -7,6 +7,7 @@ from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.alignment import align
 from miles_sim.verify.rule import RolloutCase
 
+from ._struck import excused, fired, forgone, is_harmed, may_differ
 from ._truth import UNFINISHED, fits, hook_fails, must_be_rejected, step_keys, trained
 
 ABANDONED = "abandoned"
@@ -37,7 +38,9 @@ def none_left_behind(case: Case, see: Recorder) -> None:
     for what in ("sessions_open", "requests_open"):
         count = getattr(case.observation, what)
         if count is not None:
-            see.equal(count, 0, f"{what.replace('_', ' ')} after the play")
+            told = f"{what.replace('_', ' ')} after the play"
+            allowed = sum(what in kind.counters for rollout in case.rollouts for _, kind in fired(case, rollout))
+            see.that(count <= allowed, told, expected=allowed and f"at most {allowed}", found=count)
 
 
 @rule(
@@ -51,6 +54,8 @@ def ends_in_samples(case: Case, rollout: RolloutCase, see: Recorder) -> None:
     if must_be_rejected(case, rollout.input) or hook_fails(case) or case.scenario.garble is not None:
         return
     error = rollout.view.error
+    if error is not None and is_harmed(case, rollout):
+        return
     see.that(
         error is None and bool(rollout.samples),
         "the rollout ended without a sample",
@@ -78,7 +83,7 @@ def requests_served(case: Case, rollout: RolloutCase, see: Recorder) -> None:
             continue
         parent = rollout.lineage.by_step.get(turn.parent) if turn.parent is not None else None
         cut = parent is not None and parent.generation.finish_reason.get("type") in UNFINISHED
-        if turn.status == 200 or not (cut or bounded):
+        if turn.status == 200 or not (cut or bounded or excused(case, rollout, turn)):
             see.equal(turn.status, 200, "a request was refused", f"step {turn.step}")
 
 
@@ -160,13 +165,15 @@ def siblings_in_parallel(case: Case, rollout: RolloutCase, see: Recorder) -> Non
     What goes on from a cut reply is refused, at the same time as another or not.
     """
     parallel = set(step_keys(case.scenario.plan.steps, "parallel"))
-    if rollout.view.error is not None or not parallel:
+    if rollout.view.error is not None or not parallel or forgone(case, rollout):
         return
     kept = {node.step: node.generation for node in rollout.lineage.kept}
     present = {g.id for _, _, found in trained(rollout) for g in found.generations}
     for turn in (turn for turn in rollout.turns if turn.step in parallel):
         parent = rollout.lineage.by_step.get(turn.parent) if turn.parent is not None else None
         if turn.status == 409 and parent is not None and parent.generation.finish_reason.get("type") in UNFINISHED:
+            continue
+        if turn.status != 200 and excused(case, rollout, turn):
             continue
         see.equal(turn.status, 200, "a parallel request was not answered", f"step {turn.step}")
         generation = kept.get(turn.step)
@@ -212,12 +219,13 @@ def v1_v2_parity(cases: Mapping[str, Case], see: Recorder) -> None:
         return
     linear, tree = cases["v1"], cases["v2"]
     for one, other in zip(linear.rollouts, tree.rollouts, strict=True):
-        if must_be_rejected(tree, other.input):
+        if must_be_rejected(tree, other.input) or is_harmed(linear, one) or is_harmed(tree, other):
             continue
+        differing = may_differ(linear, one) | may_differ(tree, other)
         where = f"rollout {one.number}"
         if see.equal(len(other.samples), len(one.samples), "number of samples", where):
             for number, (first, second) in enumerate(zip(one.samples, other.samples, strict=True)):
-                for field in _SAME:
+                for field in (name for name in _SAME if name not in differing):
                     left, right = getattr(first, field), getattr(second, field)
                     see.that(
                         left == right,

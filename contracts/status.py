@@ -4,7 +4,11 @@ from miles_sim.targets.observation import SampleView
 from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.rule import RolloutCase
 
+from ._struck import is_harmed
 from ._truth import FINAL, is_cut, trained
+
+BROKEN_OFF = frozenset({"truncated", "aborted", "failed"})
+"""Statuses that a rollout may end in which a fault broke off."""
 
 
 @rule(
@@ -19,6 +23,8 @@ def mapped(case: Case, rollout: RolloutCase, sample: SampleView, see: Recorder) 
     if not found.spans or (case.scenario.max_seq_len is not None and is_cut(rollout, found)):
         return
     reason = str(found.spans[-1].generation.finish_reason.get("type"))
+    if sample.status in BROKEN_OFF and is_harmed(case, rollout):
+        return
     see.equal(sample.status, FINAL.get(reason, "an error naming it"), f"status after finish reason {reason!r}")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from miles_sim.verify.allowance import allowance
 from miles_sim.verify.report import Verdict
 from miles_sim.verify.rule import Case, Place, Recorder, Rule, RuleError, Violation
 
@@ -80,16 +81,20 @@ def _judge_one(case: Case, rule: Rule, blocked: _Blocked) -> Judgement:
     witnesses = 0
     violations: list[Violation] = []
     blocker: str | None = None
+    allowed = ""
     for place, arguments in _calls(case, rule):
         by = blocked.by(rule, place.rollout, place.sample)
         if by is not None:
             blocker = by
             continue
+        if (why := allowance(rule, case, place.rollout)) is not None:
+            allowed = why
+            continue
         see = Recorder(rule.id, place)
         _run(rule, see, *arguments)
         witnesses += see.witnesses
         violations += see.violations
-    return _verdict(rule, case.name, witnesses, violations, blocker)
+    return _verdict(rule, case.name, witnesses, violations, blocker, allowed)
 
 
 def judge_scenario(cases: Mapping[str, Case], rules: Sequence[Rule], failed: frozenset[str]) -> list[Judgement]:
@@ -107,9 +112,11 @@ def judge_scenario(cases: Mapping[str, Case], rules: Sequence[Rule], failed: fro
             continue
         hidden = sorted(failed & {case.name for case in cases.values()})
         see = Recorder(rule.id)
-        if not hidden:
+        allowed = next((why for case in cases.values() if (why := allowance(rule, case)) is not None), "")
+        if not hidden and not allowed:
             _run(rule, see, cases)
-        judgements.append(_verdict(rule, name, see.witnesses, see.violations, hidden[0] if hidden else None))
+        blocker = hidden[0] if hidden else None
+        judgements.append(_verdict(rule, name, see.witnesses, see.violations, blocker, allowed))
     return judgements
 
 
@@ -133,11 +140,13 @@ def _run(rule: Rule, see: Recorder, *arguments: Any) -> None:
         see.that(False, f"the check could not read this: {type(error).__name__}: {error}")
 
 
-def _verdict(rule: Rule, case: str, witnesses: int, violations: Sequence[Violation], blocker: str | None) -> Judgement:
+def _verdict(
+    rule: Rule, case: str, witnesses: int, violations: Sequence[Violation], blocker: str | None, allowed: str
+) -> Judgement:
     if violations:
         return Judgement(rule, case, Verdict.VIOLATION, witnesses, tuple(violations))
     if witnesses:
         return Judgement(rule, case, Verdict.PASS, witnesses)
     if blocker is not None:
         return Judgement(rule, case, Verdict.BLOCKED, reason=f"blocked by {blocker}")
-    return Judgement(rule, case, Verdict.NOT_APPLICABLE, reason="nothing to look at in this scenario")
+    return Judgement(rule, case, Verdict.NOT_APPLICABLE, reason=allowed or "nothing to look at in this scenario")

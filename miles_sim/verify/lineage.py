@@ -1,10 +1,10 @@
 """The tree of a rollout as the agent knows it: which generation continues which, and what it asked again."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from miles_sim.ledger import Generation, Turn
+from miles_sim.ledger import Fired, Generation, Turn
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,8 @@ class Node:
     generation: Generation
     superseded: bool
     """It was asked again, and answered."""
+    told: bool = True
+    """The agent was answered with it. False: its reply was lost on the way, and a session server may have it."""
 
     @property
     def step(self) -> str:
@@ -78,16 +80,35 @@ class Lineage:
         return tuple(reversed(path))
 
 
-def lineage(turns: Iterable[Turn], generations: Iterable[Generation], picker: str = "default") -> Lineage:
-    """The tree of the requests that were answered. `picker`: as `Lineage` has it."""
+def lineage(
+    turns: Iterable[Turn],
+    generations: Iterable[Generation],
+    picker: str = "default",
+    untold: Iterable[Node] = (),
+) -> Lineage:
+    """The tree of the requests that were answered, and `untold` ones. `picker`: as `Lineage` has it."""
     by_id = {generation.id: generation for generation in generations}
     answered = [turn for turn in turns if turn.response_id in by_id]
     superseded = {turn.retry_of for turn in answered}
-    return Lineage(
-        tuple(
-            Node(turn, by_id[turn.response_id], turn.step in superseded)
-            for turn in answered
-            if turn.response_id is not None
-        ),
-        picker,
-    )
+    told = [
+        Node(turn, by_id[turn.response_id], turn.step in superseded)
+        for turn in answered
+        if turn.response_id is not None
+    ]
+    return Lineage((*told, *untold), picker)
+
+
+def untold(turns: Sequence[Turn], lost: Iterable[Fired], present: Mapping[str, Generation]) -> Iterator[Node]:
+    """A node for each generation in `present` whose reply was lost on its way to the agent.
+
+    It stands beside its step's own, and was asked again if the agent got another reply to that step.
+    """
+    told = {turn.response_id for turn in turns}
+    for fired in lost:
+        asked = next((turn for turn in turns if turn.step == fired.step), None)
+        for number, name in enumerate(fired.lost, start=1):
+            if asked is None or name in told or name not in present:
+                continue
+            again = any(turn.response_id is not None and fired.step in (turn.step, turn.retry_of) for turn in turns)
+            turn = asked.model_copy(update={"step": f"{fired.step}^{fired.attempt}.{number}", "response_id": name})
+            yield Node(turn, present[name], superseded=again, told=False)

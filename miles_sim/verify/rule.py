@@ -18,12 +18,12 @@ from enum import Enum, IntEnum
 from functools import cached_property
 from typing import Any, Literal
 
-from miles_sim.ledger import Generation, Ledger, Turn
+from miles_sim.ledger import Fired, Generation, Ledger, Turn
 from miles_sim.scenarios.model import RolloutInput, Scenario, SessionVersion
 from miles_sim.targets.observation import Observation, RolloutView, SampleView
 from miles_sim.tokenizer import FAMILIES
 from miles_sim.verify.alignment import Alignment, align
-from miles_sim.verify.lineage import Lineage, lineage
+from miles_sim.verify.lineage import Lineage, lineage, untold
 from miles_sim.verify.tap import Exchange
 
 
@@ -56,11 +56,13 @@ class RolloutCase:
     input: RolloutInput
     turns: tuple[Turn, ...]
     generations: tuple[Generation, ...]
-    """All that its agent was answered with, superseded attempts included."""
+    """All that its agent was answered with, superseded attempts included; and what a fault kept from it."""
     max_trim_tokens: int = 0
     """Of the scenario's tokenizer family."""
     picker: str = "default"
     """Which leaves become samples (`Scenario.hooks.picker`)."""
+    lost: tuple[Fired, ...] = ()
+    """Faults that made generations whose reply did not reach its agent as it was."""
 
     @property
     def samples(self) -> tuple[SampleView, ...]:
@@ -69,7 +71,12 @@ class RolloutCase:
     @cached_property
     def lineage(self) -> Lineage:
         """Which generation continues which."""
-        return lineage(self.turns, self.generations, self.picker)
+        return lineage(self.turns, self.generations, self.picker, untold(self.turns, self.lost, self._present))
+
+    @cached_property
+    def _present(self) -> dict[str, Generation]:
+        """The generations that stand in samples, by id."""
+        return {g.id: g for found in self.alignments for g in found.generations}
 
     @cached_property
     def kept(self) -> tuple[Generation, ...]:
@@ -120,12 +127,22 @@ class Case:
                 view=view,
                 input=self.scenario.rollouts[number],
                 turns=self.ledger.turns_of(number),
-                generations=self.ledger.generations_of(number),
+                generations=self._generations_of(number),
                 max_trim_tokens=FAMILIES[self.scenario.engine.tokenizer].max_trim_tokens,
                 picker=self.scenario.hooks.picker,
+                lost=tuple(fired for fired in self.ledger.fired if fired.rollout == number and fired.lost),
             )
             for number, view in enumerate(self.observation.rollouts)
         )
+
+    def _generations_of(self, rollout: int) -> tuple[Generation, ...]:
+        """Those that its agent was answered with, and those that a fault kept from it."""
+        told = self.ledger.generations_of(rollout)
+        lost = {name for fired in self.ledger.fired if fired.rollout == rollout for name in fired.lost}
+        if not lost:
+            return told
+        ids = {g.id for g in told} | lost
+        return tuple(g for g in self.ledger.generations if g.id in ids)
 
 
 @dataclass(frozen=True)

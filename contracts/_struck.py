@@ -1,0 +1,75 @@
+"""What the faults that fired mean for a rollout: for the rules on faults, and for those that must allow for them."""
+
+from collections.abc import Iterator
+
+from miles_sim.faults.catalogue import kind_named
+from miles_sim.faults.kind import Kind
+from miles_sim.ledger import Fired, Turn
+from miles_sim.verify.rule import Case, RolloutCase
+
+EXTRA = "~"
+"""Before the number of a further request that a fault made at a step."""
+
+
+def fired(case: Case, rollout: RolloutCase) -> Iterator[tuple[Fired, Kind]]:
+    """What struck this rollout, in the order of places."""
+    for each in case.ledger.fired:
+        if each.rollout == rollout.number:
+            yield each, kind_named(each.kind)
+
+
+def harmed(case: Case, rollout: RolloutCase) -> Iterator[tuple[Fired, Kind]]:
+    """As `fired`, less what must be tolerated."""
+    for each, kind in fired(case, rollout):
+        if kind.verdict_under(case.session) != "tolerate":
+            yield each, kind
+
+
+def is_harmed(case: Case, rollout: RolloutCase) -> bool:
+    return any(True for _ in harmed(case, rollout))
+
+
+def forgone(case: Case, rollout: RolloutCase) -> bool:
+    """All that this rollout made may be lost, which is then said: its session went, or its samples could not be had."""
+    return any(kind.edge == "driver" or _whole(kind) for _, kind in harmed(case, rollout))
+
+
+def question(rollout: RolloutCase, turn: Turn) -> str:
+    """Key of the step that first asked what this turn asks: where the faults of HTTP edges say they struck."""
+    by_step = {each.step: each for each in rollout.turns}
+    while turn.retry_of is not None and turn.retry_of in by_step:
+        turn = by_step[turn.retry_of]
+    return turn.step.partition(EXTRA)[0]
+
+
+def answered(turn: Turn) -> bool:
+    """The agent was given a reply that it could read."""
+    return turn.status == 200 and turn.response_id is not None
+
+
+def failures(rollout: RolloutCase, step: str) -> int:
+    """Attempts at a question that the agent got no reply to."""
+    asked = [turn for turn in rollout.turns if question(rollout, turn) == step]
+    return sum(len(turn.failed) + (not answered(turn)) for turn in asked)
+
+
+def excused(case: Case, rollout: RolloutCase, turn: Turn) -> bool:
+    """No more attempts of this turn's question failed than faults allow."""
+    step = question(rollout, turn)
+    strikes = sum(each.step in (step, turn.step) for each, _ in harmed(case, rollout))
+    return failures(rollout, step) <= strikes or any(_whole(kind) for _, kind in harmed(case, rollout))
+
+
+def may_differ(case: Case, rollout: RolloutCase | None = None) -> frozenset[str]:
+    """Fields of samples and metrics that what fired may change, in one rollout or in all."""
+    kinds = (
+        (each.rollout, kind_named(each.kind))
+        for each in case.ledger.fired
+        if kind_named(each.kind).radius == "engine" or rollout is None or each.rollout == rollout.number
+    )
+    return frozenset().union(*(kind.counters for _, kind in kinds))
+
+
+def _whole(kind: Kind) -> bool:
+    """It concerns a rollout from then on, not one request."""
+    return kind.edge == "agent" or (kind.edge == "session" and kind.layer == "session") or "cancels" in kind.name
