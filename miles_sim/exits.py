@@ -30,6 +30,7 @@ def _ours() -> tuple[type[Exception], ...]:
     from miles_sim.document import DocumentError
     from miles_sim.engine.fleet import FleetError
     from miles_sim.engine.profiles import ProfileError
+    from miles_sim.faults.chaos import ChaosPlanError
     from miles_sim.rollout.errors import SettingsError
     from miles_sim.targets.base import TargetError
     from miles_sim.targets.catalog import UnknownTargetError
@@ -43,6 +44,7 @@ def _ours() -> tuple[type[Exception], ...]:
         BenchError,
         BisectError,
         CampaignError,
+        ChaosPlanError,
         Impossible,
         DocumentError,
         FleetError,

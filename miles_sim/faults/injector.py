@@ -50,12 +50,14 @@ class Injector:
         self._attempts[spot] += 1
         place = Place(spot.rollout, spot.ordinal, spot.step, attempt)
         order = striking(self._orders, spot.edge, place, seed=self._seed)
-        if order is None:
-            return Meeting(spot.edge, place)
+        return Meeting(spot.edge, place) if order is None else self.struck(order, spot.edge, place)
+
+    def struck(self, order: Order, edge: Edge, place: Place) -> Meeting:
+        """The exchange at `place`, which `order` strikes."""
         strike: Strike = order.kind.effect(order.params, randomness(order, place, seed=self._seed))
         if any(life.operation == "die" for life in strike.life):
             self._killer = order
-        return Meeting(spot.edge, place, strike, self._journal.met(order, place))
+        return Meeting(edge, place, strike, self._journal.met(order, place))
 
     def answered(self, meeting: Meeting, answers: Sequence[Answer]) -> None:
         """What the other side answered, all copies of the request in order."""

@@ -6,7 +6,7 @@ from typing import Any, NoReturn, Protocol
 
 import httpx
 
-from miles_sim.faults.injector import Injector, Meeting
+from miles_sim.faults.injector import THROUGH, Injector, Meeting
 from miles_sim.faults.lives import Lives
 from miles_sim.faults.made import names_of
 from miles_sim.faults.strike import Answer, Asked, CannotStrike, Strike
@@ -84,6 +84,8 @@ class FaultTransport(httpx.AsyncBaseTransport):
         self._injector.answered(meeting, answers)
         await self._befall(strike, "after", request)
         changed = self._changed(meeting, answers, asked)
+        if meeting.entry is not None and meeting.entry.cannot is not None:
+            strike = THROUGH
         if strike.leaves is not None:
             await self._leave(meeting, answers)
         if meeting.edge == "driver":

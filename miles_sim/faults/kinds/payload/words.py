@@ -59,7 +59,7 @@ def _content_number(body: ReplyBody, params: Any, random: Random) -> None:
 @payload(
     "content-foreign",
     verdict="tolerate",
-    reason="ids and logprobs are as they were sampled, and these are trained on; the agent goes on from what it was told",
+    reason="ids and logprobs are as they were sampled, and these are trained on; the agent goes on from what it saw",
     params=Content,
 )
 def _content_foreign(body: ReplyBody, params: Content, random: Random) -> None:
