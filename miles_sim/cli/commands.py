@@ -12,6 +12,7 @@ import typer
 
 from miles_sim.bench.cli import app as bench
 from miles_sim.cli.campaign import campaign, shrink
+from miles_sim.cli.chaos import chaos
 from miles_sim.cli.options import AsJson, Checkout, Optimize, Packs, Python, Seed, TargetName, Workers
 from miles_sim.cli.search import search
 from miles_sim.cli.session import session
@@ -38,6 +39,7 @@ app = typer.Typer(
     miles-sim campaign --rollouts 10000           random rollouts under random faults
     miles-sim serve --port 30000                  a simulated SGLang engine
     miles-sim session --engine URL                the session server before any engine
+    miles-sim chaos --upstream URL                faults before any engine
 
     Exit code: 0 all holds, 1 something is violated, 2 asked for what cannot be, 130 stopped by Ctrl-C.
     """,
@@ -45,6 +47,7 @@ app = typer.Typer(
 
 app.add_typer(bench, name="bench")
 app.command()(session)
+app.command()(chaos)
 for command in (search, campaign, shrink, doctor, compare, bisect, baseline, digest, verdicts):
     app.command()(command)
 
