@@ -53,7 +53,7 @@ class Model:
         self, reply: Reply, prompt: Prompt, sampling: Sampling, key: bytes
     ) -> tuple[list[int], dict[str, Any], list[float] | None]:
         """Output ids, finish reason, and logprobs where sampling has moved them."""
-        room = self._settings.context_length - len(prompt.ids) - CONTEXT_MARGIN
+        room = self._settings.context_length - len(prompt) - CONTEXT_MARGIN
         limit = room if sampling.max_new_tokens is None else min(sampling.max_new_tokens, room)
         steering = sampling.steering or NEUTRAL
         grammar = steering.constraint
@@ -62,7 +62,7 @@ class Model:
             self._tokenizer,
             seeding.chance(key, "text"),
             limit=limit,
-            prompt_ids=prompt.ids,
+            prompt_ids=prompt.given,
             silent=grammar is not None and not grammar.thinks,
             tight=grammar is not None,
         )

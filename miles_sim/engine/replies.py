@@ -117,21 +117,20 @@ def seeded_text(random: Random, count: int, *, limit: int | None = None) -> list
     if want <= 0:
         return []
     draws = words(random, want)
-    picks = draws >> 5
-    ids: list[int] = _SPACED.take(picks % _WORDS).tolist()
+    ids: list[int] = _SPACED.take((draws >> 5) % _WORDS).tolist()
     ids[0] += FIRST_PIECE - FIRST_SPACED_PIECE
     rare = (draws & 31 < 3).nonzero()[0]
     wide: list[tuple[int, bytes]] = []
     taken, more = -1, 0  # the last place that is no word, and ids beyond one a place up to here
-    for place, kind, pick in zip(rare.tolist(), (draws[rare] & 31).tolist(), picks[rare].tolist(), strict=True):
+    for place, draw in zip(rare.tolist(), draws[rare].tolist(), strict=True):
         if place + more >= want:
             break
         if place == taken + 1:  # at the beginning and after what is no word there is a word
             continue
-        if kind < 2:
-            ids[place], taken = _PUNCTUATION[pick % len(_PUNCTUATION)], place
+        if draw & 31 < 2:
+            ids[place], taken = _PUNCTUATION[(draw >> 5) % len(_PUNCTUATION)], place
         elif count - place - more >= 4:
-            character = _CHARACTERS[pick % len(_CHARACTERS)]
+            character = _CHARACTERS[(draw >> 5) % len(_CHARACTERS)]
             wide.append((place, character))
             taken, more = place, more + len(character) - 1
     for place, character in reversed(wide):
@@ -165,4 +164,4 @@ def _more_text(random: Random, count: int) -> list[int]:
 
 def seeded_logprobs(random: Random, count: int) -> list[float]:
     """`count` numbers below 0 with six decimals, drawn from three million: neighbours differ."""
-    return ((words(random, count) % 3_000_000 + 1) / -1_000_000).tolist()  # type: ignore[no-any-return]
+    return ((words(random, count) % 3_000_000 + 1) / -1e6).tolist()  # type: ignore[no-any-return]

@@ -8,14 +8,16 @@ from operator import itemgetter
 from typing import Literal
 
 from miles_sim.engine.clock import Clock, Latency, RealClock, Timing, VirtualClock
-from miles_sim.engine.experts import experts_truth
+from miles_sim.engine.experts import Experts, Indexer, experts_truth
 from miles_sim.engine.finish import ABORTED
-from miles_sim.engine.flight import Answered, Flight, Reason
+from miles_sim.engine.flight import Answered, Asked, Flight, Reason
 from miles_sim.engine.generation import spans_of
 from miles_sim.engine.prefix_cache import PrefixCache
 from miles_sim.engine.release import FlushRule
 from miles_sim.engine.settings import EngineSettings
 from miles_sim.engine.speculative import truth
+from miles_sim.ledger import WeightSpan
+from miles_sim.rows import RowsTruth
 
 PauseMode = Literal["abort", "retract", "in_place"]
 QUEUE_ABORTED: Reason = {"type": "abort", "message": "Abort in waiting queue"}
@@ -342,16 +344,6 @@ class Scheduler:
         if drawn.drafts is not None and settings.speculative is not None:
             spec = truth(drawn.drafts[: max(flight.steps - 1, 0)], settings.speculative)
         spans = spans_of([*flight.versions, (self.weight_version, length)]) if flight.versions else []
-        experts, indexer = (
-            experts_truth(
-                model,
-                seed=self._seed,
-                prompt_tokens=len(flight.asked.prompt),
-                weight_version=self.weight_version,
-                spans=spans,
-            )
-            for model in (settings.experts, settings.indexer)
-        )
         return Answered(
             asked=flight.asked,
             drawn=drawn,
@@ -364,10 +356,16 @@ class Scheduler:
             weight_versions=tuple(spans) if len(spans) > 1 else (),
             retractions=flight.retractions,
             spec=spec,
-            routed_experts=experts,
-            indexer_topk=indexer,
+            routed_experts=self._rows(settings.experts, flight.asked, spans),
+            indexer_topk=self._rows(settings.indexer, flight.asked, spans),
             from_queue=from_queue,
         )
+
+    def _rows(self, model: Experts | Indexer | None, asked: Asked, spans: list[WeightSpan]) -> RowsTruth | None:
+        if model is None:
+            return None
+        tokens, version = len(asked.prompt), self.weight_version
+        return experts_truth(model, seed=self._seed, prompt_tokens=tokens, weight_version=version, spans=spans)
 
     def _retract(self, flight: Flight) -> None:
         del self.running[flight]

@@ -44,6 +44,6 @@ def name(key: bytes, purpose: str, length: int) -> str:
     return blake2b(key + purpose.encode(), digest_size=32).hexdigest()[:length]
 
 
-def words(random: Random, count: int) -> "npt.NDArray[np.int64]":
+def words(random: Random, count: int) -> "npt.NDArray[np.uint32]":
     """`count` numbers of 32 bits; fewer are a prefix of more."""
-    return np.frombuffer(random.randbytes(4 * count), dtype="<u4").astype(np.int64)
+    return np.frombuffer(random.randbytes(4 * count), dtype="<u4")

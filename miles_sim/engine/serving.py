@@ -26,7 +26,7 @@ from miles_sim.engine.frames import Frames
 from miles_sim.engine.generate import GenerateStream, generate_answer, native_error, told_error
 from miles_sim.engine.generate_request import MOST_ANSWERS, Batch, GenerateRequest, Single, expand
 from miles_sim.engine.pace import pace, paced
-from miles_sim.engine.prompt import Prompt, check_length, check_vocabulary, prompt_of
+from miles_sim.engine.prompt import Prompt, check_length, check_vocabulary, prompt_of, prompt_of_ids
 from miles_sim.engine.reasoning import thinks
 from miles_sim.engine.request import (
     ChatRequest,
@@ -251,11 +251,11 @@ class Serving:
     ) -> str | None:
         """The adapter; `RequestError` for what the release refuses once it has the ids, in its order
         (tokenizer_manager.py, then scheduler.py)."""
-        profile, ids = self.wire.profile, prompt.ids
+        profile, prompt_tokens = self.wire.profile, len(prompt)
         adapter = self._engine.adapters.resolve(lora)
         check_vocabulary(prompt, self.wire.tokenizer.vocab_size)
         check_length(
-            len(ids),
+            prompt_tokens,
             sampling.max_new_tokens,
             self._engine.settings.context_length,
             may_fill=profile.may_fill_context,
@@ -263,7 +263,7 @@ class Serving:
         self._check_token_ids(want)
         check_hidden_states(hidden_states, profile.hidden_states_refusal)
         check_ranges(sampling, profile.sampling, vocab_size=self.wire.tokenizer.vocab_size)
-        self._check_starts(want, len(ids))
+        self._check_starts(want, prompt_tokens)
         return adapter
 
     def _check_token_ids(self, want: Want) -> None:
@@ -394,4 +394,4 @@ def _prompts(batch: Batch, wire: Wire) -> list[Prompt]:
 def _prompt(single: Single, wire: Wire) -> Prompt:
     ids = wire.tokenizer.encode(single.text or "") if single.input_ids is None else single.input_ids
     known = [token for token in ids[-RULE_TEXT:] if 0 <= token < wire.tokenizer.vocab_size]
-    return Prompt(tuple(ids), wire.tokenizer.decode(known)[-RULE_TEXT:])
+    return prompt_of_ids(ids, wire.tokenizer.decode(known)[-RULE_TEXT:])

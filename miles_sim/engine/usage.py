@@ -28,6 +28,8 @@ def counts_of(known: Progress, want: Want) -> Counts:
 def summed(choices: Iterable[Counts], n: int) -> Counts:
     """Of all choices: prompt and cached ids once for the `n` choices of each prompt."""
     counts = list(choices)
+    if len(counts) == n == 1:
+        return counts[0]
     firsts = counts[::n] if n > 0 else []
     return Counts(
         prompt=sum(c.prompt for c in firsts),

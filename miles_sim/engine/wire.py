@@ -149,7 +149,7 @@ def stepped(flight: Flight, step: Step, weight_version: str, *, start: int = 0) 
 def meta_info(wire: Wire, want: Want, known: Progress, *, reason: Reason | None = None) -> dict[str, Any]:
     """`meta_info` in the profile's keys and order. `reason` stands in place of the generation's own."""
     holds = set(want.conditions)
-    values = _basics(known) | {"reasoning_tokens": thought_tokens(known.output_ids, want)}
+    values = _basics(known, want)
     if reason is not None:
         values["finish_reason"] = reason
     if known.sent:
@@ -159,14 +159,17 @@ def meta_info(wire: Wire, want: Want, known: Progress, *, reason: Reason | None 
         holds |= {"metrics", "decoded"} if known.timing.decode_throughput else {"metrics"}
         values |= _timings(known)
     if known.answered is not None:
-        holds |= _finished(values, wire, want, known.answered)
-        holds -= {name for name in ("routed_experts", "indexer_topk") if values.get(name) is None}
+        holds |= _finished(values, want, known.answered)
+        holds.difference_update(name for name in _ROWS if values.get(name) is None)
     if want.logprobs:
         values |= _logprobs(wire, want, known)
     return {key: values[value] for key, value in wire.profile.layout(frozenset(holds))}
 
 
-def _basics(known: Progress) -> dict[str, Any]:
+_ROWS = ("routed_experts", "indexer_topk")
+
+
+def _basics(known: Progress, want: Want) -> dict[str, Any]:
     return {
         "id": known.id,
         "finish_reason": known.reason,
@@ -176,6 +179,7 @@ def _basics(known: Progress) -> dict[str, Any]:
         "running": 0,
         "waiting": 0,
         "completion_tokens": len(known.output_ids),
+        "reasoning_tokens": thought_tokens(known.output_ids, want),
         "cached_tokens": known.cached_tokens,
         "cached_tokens_details": cached_details(known.cached_tokens),
         "dp_rank": None,
@@ -205,7 +209,7 @@ def _timings(known: Progress) -> dict[str, Any]:
     }
 
 
-def _finished(values: dict[str, Any], wire: Wire, want: Want, answered: Answered) -> set[str]:
+def _finished(values: dict[str, Any], want: Want, answered: Answered) -> set[str]:
     """Adds what is told once all is over; gives the conditions that hold with it."""
     spec = answered.spec
     holds = {"finished"}
