@@ -13,6 +13,7 @@ from miles_sim.engine.clock import EPOCH
 from miles_sim.engine.errors import RequestError
 from miles_sim.engine.load import load, sections
 from miles_sim.engine.prompt import INPUT_MARGIN
+from miles_sim.engine.server_args import server_args
 
 if TYPE_CHECKING:
     from miles_sim.engine.engine import Engine
@@ -22,6 +23,13 @@ HEALTH_CHECK_SECONDS = 20.0
 _WEIGHT_VERSION_GONE = (
     "Endpoint '/get_weight_version' or '/weight_version' is deprecated. Please use '/model_info' instead."
 )
+_NO_LAYOUT = {
+    "enabled": False,
+    "backend": None,
+    "page_size": 1,
+    "hicache_object_layout": {"pools": []},
+    "reason": "Hierarchical cache is disabled",
+}
 _SECTIONS = frozenset({"core", "memory", "spec", "lora", "disagg", "queues", "all"})
 
 
@@ -99,8 +107,8 @@ class Info:
             "preferred_sampling_params": None,
             "weight_version": engine.scheduler.weight_version,
             "load_format": "auto",
-            "reasoning_parser": getattr(engine.settings, "reasoning_parser", None),
-            "tool_call_parser": getattr(engine.settings, "tool_call_parser", None),
+            "reasoning_parser": engine.settings.parsers[1],
+            "tool_call_parser": engine.settings.parsers[0],
             "disaggregation_mode": "null",
             "has_image_understanding": False,
             "has_audio_understanding": False,
@@ -110,41 +118,23 @@ class Info:
         return answer({key: known[key] for key in engine.release.model_info})
 
     async def server_info(self, request: Request) -> Response:
-        """Of some hundred server arguments those that this engine knows; the others are left out, not made up."""
+        """All server arguments, what the scheduler knows, and its state, which repeats the arguments
+        (http_server.py, scheduler.py `get_internal_state`)."""
         engine = self._engine
-        settings, speculative = engine.settings, engine.settings.speculative
-        running = settings.max_running_requests
-        state = {
-            "last_gen_throughput": load(engine)["gen_throughput"],
-            "memory_usage": {"weight": 0.0, "kvcache": 0.0, "token_capacity": engine.max_total_tokens, "graph": 0.0},
-            "effective_max_running_requests_per_dp": running or engine.max_total_tokens,
-        }
-        if engine.statistics.verify_steps:
-            state["avg_spec_accept_length"] = 1 + engine.statistics.accepted / engine.statistics.verify_steps
-        info = {
-            "model_path": engine.model_path,
-            "tokenizer_path": settings.model,
-            "served_model_name": settings.model,
-            "context_length": settings.context_length,
-            "tp_size": 1,
-            "dp_size": 1,
-            "pp_size": 1,
-            "random_seed": engine.seed,
-            "weight_version": engine.scheduler.weight_version,
-            "max_running_requests": running,
-            "max_queued_requests": settings.max_queued_requests,
-            "disable_radix_cache": not settings.prefix_cache,
-            "enable_metrics": settings.metrics,
-            "enable_lora": engine.adapters.enabled,
-            "speculative_algorithm": speculative.algorithm if speculative else None,
-            "speculative_num_draft_tokens": speculative.draft_tokens if speculative else None,
-            "max_req_input_len": settings.context_length - INPUT_MARGIN,
+        arguments, state = server_args(engine), _state(engine)
+        values = {
+            "status": "ready",
             "max_total_num_tokens": engine.max_total_tokens,
+            "max_req_input_len": engine.settings.context_length - INPUT_MARGIN,
             "startup_time": 0.0,
-            "internal_states": [state],
+            "hicache_object_layout": _NO_LAYOUT,
+            "launch_command": None,
+            "internal_states": [arguments | {key: state[key] for key in engine.release.internal_state if key in state}],
             "version": engine.version,
+            "kv_events": None,
+            "frontend": "python",
         }
-        return answer(info | ({"frontend": "python"} if engine.release.frontend else {}))
+        return answer(arguments | {key: values[key] for key in engine.release.server_info})
 
     async def weight_version(self, request: Request) -> Response:
         if self._engine.release.weight_version_route == "gone":
@@ -185,6 +175,40 @@ class Info:
             "aggregate": _aggregate(entries),
         }
         return answer({key: body[key] for key in engine.release.loads_body})
+
+
+def _state(engine: "Engine") -> dict[str, Any]:
+    """What `internal_states` of any release have beside the arguments."""
+    running, statistics = engine.settings.max_running_requests, engine.statistics
+    state: dict[str, Any] = {
+        "world_size": 1,
+        "startup_time": 0.0,
+        "last_gen_throughput": load(engine)["gen_throughput"],
+        "memory_usage": _memory(engine),
+        "effective_max_running_requests_per_dp": running or engine.max_total_tokens,
+        "disaggregation_mode": "null",
+        "decode_cuda_graph_bs": [],
+        "decode_cuda_graph_memory_gb": 0.0,
+    }
+    if statistics.verify_steps:
+        state["avg_spec_accept_length"] = 1 + statistics.accepted / statistics.verify_steps
+    return state
+
+
+def _memory(engine: "Engine") -> dict[str, Any]:
+    """Gigabytes, of which a simulated engine takes none."""
+    plain = {"weight": 0.0, "kvcache": 0.0, "token_capacity": engine.max_total_tokens, "graph": 0.0}
+    if "startup_time" not in engine.release.internal_state:
+        return plain
+    phases = ("prefill", "decode", "target_verify", "draft_prefill", "draft_decode", "draft_extend")
+    return {
+        "weight": 0.0,
+        "kvcache": 0.0,
+        "startup_available": 0.0,
+        "token_capacity": engine.max_total_tokens,
+        "token_capacity_swa": None,
+        "graph": dict.fromkeys(phases, 0.0),
+    }
 
 
 def _card(name: str, root: str, length: int | None, parent: str | None = None) -> dict[str, Any]:

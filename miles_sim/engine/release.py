@@ -31,8 +31,11 @@ class Release(Document):
     lora_disabled: Literal["ignored", "refused"]
     """A request with an adapter on a server that serves none."""
     model_info: tuple[str, ...]
-    frontend: bool
-    """`/server_info` names its front end."""
+    server_info: tuple[str, ...]
+    """Keys of `/server_info` behind the server arguments, in wire order."""
+    internal_state: tuple[str, ...]
+    """Keys of an entry of its `internal_states` behind the server arguments; `avg_spec_accept_length` only where a
+    verify step ran."""
     get_load: tuple[str, ...]
     loads_body: tuple[str, ...]
     loads: tuple[str, ...]

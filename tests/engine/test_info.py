@@ -5,11 +5,13 @@ from collections.abc import Callable
 import httpx
 import pytest
 
+from miles_sim.document import DocumentError
 from miles_sim.engine import profiles
 from miles_sim.engine.engine import Engine
 from miles_sim.engine.info import Info
 from miles_sim.engine.prompt import Prompt
 from miles_sim.engine.sampling import Sampling
+from miles_sim.engine.server_args import defaults
 
 Make = Callable[..., Engine]
 ALL = profiles.names()
@@ -34,8 +36,12 @@ async def test_model_and_server_info_answer_under_both_names(make_engine: Make, 
     assert tuple((await get(engine, "/model_info")).json()) == engine.release.model_info
     known = (await get(engine, "/server_info")).json()
     assert known["speculative_num_draft_tokens"] == 4
-    assert known["max_running_requests"] == known["internal_states"][0]["effective_max_running_requests_per_dp"] == 4
+    assert known["max_running_requests"] == 4
+    assert known["internal_states"][0].get("effective_max_running_requests_per_dp", 4) == 4
     assert ("frontend" in known) is (profile == "sglang-0.5.23")
+    arguments = defaults(profile)
+    assert tuple(known) == (*arguments, *(key for key in engine.release.server_info if key not in arguments))
+    assert set(known["internal_states"][0]) == {*arguments, *engine.release.internal_state} - {"avg_spec_accept_length"}
     assert known["version"] in engine.profile.release
 
 
@@ -88,3 +94,38 @@ async def test_load_tells_of_speculation_only_after_a_verify_step(make_engine: M
 def test_every_handler_stands_for_a_path_of_some_release(make_engine: Make) -> None:
     paths = set().union(*(make_engine(profile=profile).release.routes for profile in ALL))
     assert set(Info(make_engine()).handlers()) <= paths
+
+
+@pytest.mark.parametrize(
+    ("profile", "count", "has", "lacks"),
+    [
+        ("sglang-0.5.6", 287, "stream_output", "incremental_streaming_output"),
+        ("miles-rl-0.0.2", 354, "enable_return_routed_experts", "enable_return_indexer_topk"),
+        ("sglang-0.5.16", 445, "enable_return_indexer_topk", "stream_output"),
+        ("sglang-0.5.23", 546, "incremental_streaming_output", "nsa_prefill_backend"),
+    ],
+)
+def test_a_release_has_its_own_server_arguments(profile: str, count: int, has: str, lacks: str) -> None:
+    known = defaults(profile)
+    assert (len(known), has in known, lacks in known) == (count, True, False)
+
+
+def test_an_unknown_release_has_none() -> None:
+    with pytest.raises(DocumentError, match=r"profile: 'sglang-9' is none of sglang-0\.5\.6, "):
+        defaults("sglang-9")
+
+
+async def test_server_info_tells_with_what_the_engine_was_started(make_engine: Make) -> None:
+    engine = make_engine(tokenizer="qwen3", lora={"mine": "/a"}, stream_interval=7, metrics=True, experts={})
+    known = (await get(engine, "/server_info")).json()
+    assert (known["tool_call_parser"], known["reasoning_parser"]) == ("qwen25", "qwen3")
+    assert (known["stream_interval"], known["enable_metrics"], known["enable_return_routed_experts"]) == (7, True, True)
+    assert known["lora_paths"] == [{"lora_id": "mine", "lora_name": "mine", "lora_path": "/a", "pinned": False}]
+    assert (known["tp_size"], known["schedule_policy"], known["status"]) == (1, "fcfs", "ready")
+
+
+async def test_the_accept_length_is_told_once_a_verify_step_ran(make_engine: Make) -> None:
+    engine = make_engine(speculative={"acceptance": [1.0]})
+    ask(engine, 1, 2)
+    (state,) = (await get(engine, "/server_info")).json()["internal_states"]
+    assert state["avg_spec_accept_length"] == 4.0
