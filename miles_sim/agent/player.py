@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -27,6 +28,9 @@ from miles_sim.agent.plan import (
 )
 from miles_sim.agent.words import tagged, work_words
 from miles_sim.ledger import Turn
+
+EARLIER = "earlier"
+"""Kind of a further request that was made before its step's own."""
 
 
 async def play_plan(
@@ -66,10 +70,10 @@ async def play_plan(
     return returned if deed.returns is None else deed.returns(returned)
 
 
-def _place(turn: Turn, order: Mapping[str, int]) -> tuple[int, int]:
-    """In the plan's order, further requests of a step behind its own."""
+def _place(turn: Turn, order: Mapping[str, int]) -> tuple[int, bool, int]:
+    """In the plan's order; further requests of a step stand behind its own, but for those made before it."""
     step, _, number = turn.step.partition("~")
-    return order[step], int(number or 0)
+    return order[step], turn.kind != EARLIER, int(number or 0)
 
 
 class _Player:
@@ -201,7 +205,8 @@ class _Player:
     async def replied(self, request: Request, deed: Deed) -> Reply:
         """The reply to a request, which is made again as often as the plan says; further ones are made but once."""
         for number, change in enumerate(deed.earlier, start=1):
-            await self.journaled(request, self.exchange.once(changed(request.body, change)), number)
+            extra = self.exchange.once(changed(request.body, change))
+            await self.journaled(replace(request, kind=EARLIER), extra, number)
         bodies = [changed(request.body, change) for change in deed.beside]
         if not bodies:
             return await self.journaled(request, self.exchange.post(request.body))
@@ -230,7 +235,7 @@ class _Player:
             Turn(
                 rollout=self.rollout,
                 step=f"{request.step}~{number}" if number else request.step,
-                kind="extra" if number else request.kind,
+                kind="extra" if number and request.kind != EARLIER else request.kind,
                 parent=request.parent,
                 retry_of=None if number else request.retry_of,
                 status=reply.status,
