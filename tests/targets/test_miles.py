@@ -7,9 +7,11 @@ import httpx
 import pytest
 
 from miles_sim.document import read
+from miles_sim.scenarios import library
 from miles_sim.targets.catalog import open_target
 from miles_sim.targets.observation import Observation
 from miles_sim.transport import serve
+from miles_sim.verify.play import play
 
 pytestmark = pytest.mark.miles
 
@@ -105,3 +107,15 @@ async def test_sampling_parameters_reach_the_agent_under_their_chat_names(played
 
 async def test_each_play_starts_from_nothing(played):
     assert await played() == await played()
+
+
+@pytest.mark.parametrize("scenario", ["direct-one", "direct-tools", "batch-single-leaves", "batch-dynamic"])
+async def test_a_scenario_is_played_to_its_end(target, info, scenario):
+    found = library.load(scenario)
+    for session in found.sessions:
+        if f"session.{session}" in info["capabilities"]:
+            case = await play(found, target, session=session)
+            assert [rollout.error for rollout in case.observation.rollouts] == [None] * len(found.rollouts)
+            assert case.observation.batch.error is None
+            assert len(case.observation.batch.shards) == found.batch.dp_size
+            assert case.observation.batch.train_data is not None
