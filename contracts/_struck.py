@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from miles_sim.faults.catalogue import kind_named
 from miles_sim.faults.kind import Kind
 from miles_sim.ledger import Fired, Turn
+from miles_sim.targets.observation import SampleView
 from miles_sim.verify.rule import Case, RolloutCase
 
 EXTRA = "~"
@@ -42,19 +43,26 @@ def question(rollout: RolloutCase, turn: Turn) -> str:
     return turn.step.partition(EXTRA)[0]
 
 
+def unanswered_end(case: Case, rollout: RolloutCase, sample: SampleView) -> bool:
+    """A direct sample that a fault broke off may end with what was asked last, of which the engine never heard."""
+    return case.session == "direct" and sample.status == "aborted" and is_harmed(case, rollout)
+
+
 def answered(turn: Turn) -> bool:
     """The agent was given a reply that it could read."""
     return turn.status == 200 and turn.response_id is not None
 
 
-def failures(rollout: RolloutCase, step: str) -> int:
-    """Attempts at a question that the agent got no reply to."""
-    asked = [turn for turn in rollout.turns if question(rollout, turn) == step]
+def failures(rollout: RolloutCase, step: str, *, extra: bool = True) -> int:
+    """Attempts at a question that the agent got no reply to. `extra`: those of a fault's own requests too."""
+    asked = [turn for turn in rollout.turns if question(rollout, turn) == step and (extra or EXTRA not in turn.step)]
     return sum(len(turn.failed) + (not answered(turn)) for turn in asked)
 
 
 def excused(case: Case, rollout: RolloutCase, turn: Turn) -> bool:
-    """No more attempts of this turn's question failed than faults allow."""
+    """No more attempts of this turn's question failed than faults allow; a fault's own requests may all."""
+    if EXTRA in turn.step:
+        return True
     step = question(rollout, turn)
     strikes = sum(each.step in (step, turn.step) for each, _ in harmed(case, rollout))
     return failures(rollout, step) <= strikes or any(_whole(kind) for _, kind in harmed(case, rollout))

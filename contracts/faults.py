@@ -6,7 +6,7 @@ from miles_sim.targets.observation import SampleView
 from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.rule import RolloutCase
 
-from ._struck import answered, excused, failures, fired, is_harmed, question
+from ._struck import EXTRA, answered, excused, failures, fired, is_harmed, question, unanswered_end
 from ._truth import fits, mask, must_be_rejected, trained
 
 _MARKS = frozenset({"agent_error", "engine_error", "halted", "dropped"})
@@ -24,7 +24,8 @@ def nothing_false(case: Case, rollout: RolloutCase, sample: SampleView, see: Rec
     if not case.ledger.fired or not sample.tokens:
         return
     found = rollout.alignment(sample)
-    if not see.that(found.end == len(sample.tokens), "ids that come from no generation", found=len(sample.tokens)):
+    whole = found.end == len(sample.tokens) or unanswered_end(case, rollout, sample)
+    if not see.that(whole, "ids that come from no generation", found=len(sample.tokens)):
         return
     trainable, stated = mask(sample), sample.rollout_log_probs or ()
     unsaid = {at - found.response_start for at in found.unsaid()}
@@ -64,7 +65,7 @@ def _tolerated(case: Case, rollout: RolloutCase, each: Fired, see: Recorder, whe
     error = rollout.view.error
     told = f"{error.type}: {error.message}" if error else ""
     see.that(error is None, "a fault that must be tolerated ended the rollout", expected="samples", found=told)
-    see.equal(failures(rollout, each.step), 0, "requests failed by a fault that must be tolerated", where)
+    see.equal(failures(rollout, each.step, extra=False), 0, "requests failed by a fault that must be tolerated", where)
     _whole(case, rollout, see, where)
 
 
@@ -88,12 +89,15 @@ def is_told(rollout: RolloutCase) -> bool:
 
 
 def _whole(case: Case, rollout: RolloutCase, see: Recorder, where: str) -> None:
-    """Each reply that the agent was given and went on from is in a sample."""
+    """Each reply that the agent was given and went on from is in a sample. A linear session holds one line of them."""
     present = {g.id for _, _, found in trained(rollout) for g in found.generations}
     missing = [
         node.step
         for node in rollout.lineage.kept
-        if node.told and node.generation.id not in present and fits(node.generation, case.scenario.max_seq_len)
+        if node.told
+        and not (case.session == "v1" and EXTRA in node.step)
+        and node.generation.id not in present
+        and fits(node.generation, case.scenario.max_seq_len)
     ]
     see.equal(missing, [], "replies that the agent was given are in no sample", where)
 

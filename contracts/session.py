@@ -123,7 +123,7 @@ def closing_race(case: Case, rollout: RolloutCase, see: Recorder) -> None:
 def node_cap(case: Case, rollout: RolloutCase, see: Recorder) -> None:
     """A request beyond the most that a session may hold is refused before the engine is asked; all else stays."""
     cap = case.scenario.max_nodes
-    if case.session != "v2" or cap is None or len(rollout.turns) <= cap:
+    if case.session != "v2" or cap is None or len(rollout.turns) <= cap or is_harmed(case, rollout):
         return
     statuses = [turn.status for turn in rollout.turns]
     see.equal(statuses[:cap], [200] * cap, "requests within the cap")

@@ -12,7 +12,7 @@ from miles_sim.verify.alignment import Alignment, shared
 from miles_sim.verify.lineage import Node
 from miles_sim.verify.rule import RolloutCase
 
-from ._struck import forgone
+from ._struck import forgone, unanswered_end
 from ._truth import FINAL, is_cut, mask, trained
 
 
@@ -50,7 +50,7 @@ def lengths_agree(case: Case, rollout: RolloutCase, sample: SampleView, see: Rec
 )
 def prompt_is_what_the_engine_got(case: Case, rollout: RolloutCase, sample: SampleView, see: Recorder) -> None:
     """The tokens before the response are the ids of a request, exactly as the engine received them."""
-    if not sample.tokens:
+    if not sample.tokens or (not rollout.generations and unanswered_end(case, rollout, sample)):
         return
     prompt = sample.tokens[: len(sample.tokens) - sample.response_length]
     if see.that(
@@ -73,7 +73,7 @@ def prompt_is_what_the_engine_got(case: Case, rollout: RolloutCase, sample: Samp
 )
 def response_is_what_it_said(case: Case, rollout: RolloutCase, sample: SampleView, see: Recorder) -> None:
     """The response is replies and what later requests put between them, and it ends with a reply."""
-    if not sample.tokens:
+    if not sample.tokens or unanswered_end(case, rollout, sample):
         return
     found = rollout.alignment(sample)
     see.that(

@@ -88,6 +88,10 @@ class FaultTransport(httpx.AsyncBaseTransport):
             strike = THROUGH
         if strike.leaves is not None:
             await self._leave(meeting, answers)
+            if changed is None and meeting.entry is not None and meeting.entry.cannot is not None:
+                strike, answers = THROUGH, [await self._deliver(asked, request)]
+                self._injector.answered(meeting, answers)
+                changed = answers[-1]
         if meeting.edge == "driver":
             await self._others.after(meeting.place.rollout, meeting.place.step)
         if changed is not None and strike.ending == "whole":
