@@ -7,6 +7,7 @@ Wordings are SGLang's where the engine itself says them (0.5.6 to 0.5.23: `servi
 import gzip
 import json
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -16,6 +17,8 @@ from miles_sim.document import Document
 from miles_sim.faults.kind import Verdict, kind
 from miles_sim.faults.strike import Answer, Asked, CannotStrike, Strike
 
+_status_kind = partial(kind, layer="http", edge="engine", scenario="fault-http-status")
+_body_kind = partial(kind, layer="http", edge="engine", scenario="fault-http-body")
 _JSON = (("content-type", "application/json"),)
 _TEXT = (("content-type", "text/plain; charset=utf-8"),)
 _HTML = (("content-type", "text/html"),)
@@ -92,7 +95,7 @@ def _status(
         return replaced(answer, delivered=params.delivered)
 
     effect.__doc__ = statement
-    kind(f"http-{code}", layer="http", edge="engine", verdict="reject", reason=reason, params=params)(effect)
+    _status_kind(f"http-{code}", verdict="reject", reason=reason, params=params)(effect)
 
 
 def _plain(code: int, body: str, headers: tuple[tuple[str, str], ...] = _TEXT) -> Callable[[Asked], Answer]:
@@ -107,7 +110,7 @@ _NO_REPLY = "nothing was answered that could be trained on; who asked is told th
 _HIS_FAULT = "the request itself is refused: asking the same again is refused again, and nothing was generated"
 
 
-@kind("http-400-context", layer="http", edge="engine", verdict="reject", reason=_HIS_FAULT, params=Context)
+@_status_kind("http-400-context", verdict="reject", reason=_HIS_FAULT, params=Context)
 def _context(params: Context, random: Random) -> Strike:
     """The prompt is said to be longer than the model's context: status 400 in the release's words."""
 
@@ -126,7 +129,7 @@ _status(413, "The body is too large for a server on the way: status 413.", _HIS_
 _status(422, "The body does not fit the server's schema: status 422.", _HIS_FAULT, _plain(422, '{"detail":[]}', _JSON))
 
 
-@kind("http-429", layer="http", edge="engine", verdict="reject", reason=_NO_REPLY, params=RetryAfter)
+@_status_kind("http-429", verdict="reject", reason=_NO_REPLY, params=RetryAfter)
 def _too_many(params: RetryAfter, random: Random) -> Strike:
     """Too many requests: status 429, with a `Retry-After` header that reaches who asked."""
     after = () if params.retry_after is None else (("retry-after", str(params.retry_after)),)
@@ -156,10 +159,8 @@ _status(
 )
 
 
-@kind(
+@_status_kind(
     "http-redirect",
-    layer="http",
-    edge="engine",
     verdict="reject",
     reason="who follows it goes round the session server: what it then samples is recorded by nobody",
     params=Redirect,
@@ -183,7 +184,7 @@ def _garbled(
         return Strike(reply=lambda answer: alter(whole(answer)))
 
     effect.__doc__ = statement
-    kind(f"http-{name}", layer="http", edge="engine", verdict=verdict, reason=reason)(effect)
+    _body_kind(f"http-{name}", verdict=verdict, reason=reason)(effect)
 
 
 def _with(answer: Answer, body: bytes, *headers: tuple[str, str]) -> Answer:

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import orjson
 
+from miles_sim.rollout.apart import apart
 from miles_sim.rollout.assembly import assemble
 from miles_sim.rollout.direct.reply import DirectReply, read_generation
 from miles_sim.rollout.direct.request import generate_body, max_new_tokens, room
@@ -137,7 +138,7 @@ async def _observe(input: DirectInput, progress: _Progress) -> bool:
         return False
     began = input.clock() if input.clock else 0.0
     try:
-        answers = await answer_calls(calls, tools.execute, turn=progress.turns)
+        answers = await apart(answer_calls(calls, tools.execute, turn=progress.turns))
     except Exception as error:  # the tool is someone else's, and what was sampled is not its to lose
         logger.warning("direct rollout: tool failed: %r", error)
         progress.agent_error = {"type": type(error).__name__, "message": str(error)}
@@ -192,6 +193,8 @@ async def post(
         headers[ROUTING_KEY] = routing_key
     try:
         response = await client.post(url, content=orjson.dumps(body), headers=headers, timeout=timeout)
+    except httpx.DecodingError as error:
+        raise UpstreamResponseError(f"body: not coded as it says: {error}") from error
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise UpstreamTransportError(f"engine: {type(error).__name__}: {error}") from error
     if response.is_success:

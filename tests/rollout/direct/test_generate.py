@@ -1,5 +1,6 @@
 """Straight rollouts: ids as sampled, limits kept, nothing lost when the engine or a tool fails."""
 
+import asyncio
 import base64
 import copy
 import math
@@ -218,14 +219,23 @@ async def test_turns_are_counted_across_a_break(direct: Any, tools: Callable[...
     assert sample.tokens[-1] == direct.engine.tokenizer.text_stop_id
 
 
-async def test_a_tool_that_raises_loses_nothing_that_was_sampled(direct: Any, tools: Any, calls: Any) -> None:
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError("sandbox gone"), {"type": "OSError", "message": "sandbox gone"}),
+        (asyncio.CancelledError(), {"type": "CancelledInsideError", "message": "cancelled from within"}),
+    ],
+)
+async def test_a_tool_that_raises_loses_nothing_that_was_sampled(
+    direct: Any, tools: Any, calls: Any, error: BaseException, told: dict[str, str]
+) -> None:
     async def broken(name: str, arguments: dict[str, Any]) -> str:
-        raise OSError("sandbox gone")
+        raise error
 
     direct.engine.replies = [calls(6)]
     sample = await direct(tools=tools(execute=broken))
     assert sample.status is Status.COMPLETED
-    assert sample.metadata["agent_error"] == {"type": "OSError", "message": "sandbox gone"}
+    assert sample.metadata["agent_error"] == told
     assert sum(sample.loss_mask) == sample.response_length > 0
 
 
@@ -366,3 +376,10 @@ async def test_an_id_that_was_answered_before_is_refused(direct: Any, calls: Any
     direct.engine.change = same
     with pytest.raises(UpstreamResponseError, match=r"meta_info\.id: 'again' is that of an earlier reply"):
         await direct(tools=tools())
+
+
+async def test_a_body_that_is_not_coded_as_it_says_is_a_reply_that_cannot_be_read(direct: Any) -> None:
+    headers = {"content-encoding": "gzip"}
+    direct.engine.instead = lambda number: httpx.Response(200, headers=headers, stream=httpx.ByteStream(b"{}"))
+    with pytest.raises(UpstreamResponseError, match="body: not coded as it says"):
+        await direct()

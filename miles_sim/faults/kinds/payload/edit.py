@@ -35,7 +35,10 @@ def payload(
     under: Mapping[str, Verdict] | None = None,
     scenario: str | None = None,
 ) -> Callable[[Edit], Edit]:
-    """Enter `payload-{name}`; the edit's docstring is the statement. The edit may raise `CannotStrike`."""
+    """Enter `payload-{name}`; the edit's docstring is the statement. The edit may raise `CannotStrike`.
+
+    `scenario`: default `fault-payload-{module}` of the edit's module.
+    """
 
     def enter(edit: Edit) -> Edit:
         def effect(params: Document, random: Random) -> Strike:
@@ -51,7 +54,7 @@ def payload(
             params=params,
             counters=counters,
             under=under or {},
-            scenario=scenario,
+            scenario=scenario or f"fault-payload-{edit.__module__.rpartition('.')[2]}",
         )(effect)
         return edit
 

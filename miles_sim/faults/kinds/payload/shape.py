@@ -106,6 +106,7 @@ def _id_number(body: ReplyBody, params: Any, random: Random) -> None:
     verdict="reject",
     reason="one id for two generations of a rollout: a cache or a router answers from an earlier request, and whoever "
     "looks a generation up finds the other one",
+    scenario="fault-payload-shape",
 )
 def _id_duplicate(params: Any, random: Random) -> Strike:
     """The id is that of the rollout's first reply."""

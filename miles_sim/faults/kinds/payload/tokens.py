@@ -39,6 +39,7 @@ _one("foreign", lambda value, params: params.id, "One sampled id is outside the 
     "ids-contradicting",
     reason="two places of one reply tell different ids, and nobody can know which of them were sampled",
     params=Position,
+    scenario="fault-payload-direct",
 )
 def _contradicting(body: ReplyBody, params: Position, random: Random) -> None:
     """The ids beside the logprobs are not those of the logprobs."""

@@ -73,6 +73,7 @@ def _content_foreign(body: ReplyBody, params: Content, random: Random) -> None:
     verdict="tolerate",
     reason="text follows from the ids, which were sampled; what is said beside them is not read",
     params=Content,
+    scenario="fault-payload-direct",
 )
 def _text_foreign(body: ReplyBody, params: Content, random: Random) -> None:
     """The text of `/generate`, or of a completion, is not what the ids say."""
