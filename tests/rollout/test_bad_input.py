@@ -96,6 +96,8 @@ def test_sampling_parameters_are_finite(value: float) -> None:
         ("request_timeout", 0),
         ("request_timeout", INF),
         ("collect_timeout", NAN),
+        ("collect_tries", 0),
+        ("collect_tries", None),
         ("session_idle_timeout", -1),
         ("session_idle_timeout", "1"),
         ("template_options", []),

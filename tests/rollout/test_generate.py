@@ -182,6 +182,19 @@ async def test_agent_that_raises_loses_nothing_that_was_generated(server: Server
     assert not server.open
 
 
+async def test_agent_that_raises_a_cancellation_of_its_own_loses_nothing_either(server: Server) -> None:
+    async def agent(**kwargs: Any) -> None:
+        task = asyncio.ensure_future(asyncio.sleep(1))
+        task.cancel()
+        await task
+
+    two_leaves(server.forest)
+    for sample in (await run(server, agent=agent)).as_list:
+        assert sample.status is Status.COMPLETED
+        assert sample.metadata["agent_error"] == {"type": "CancelledInsideError", "message": "cancelled from within"}
+    assert not server.open
+
+
 async def test_nothing_generated_is_one_aborted_copy_with_identity(server: Server) -> None:
     async def agent(**kwargs: Any) -> None:
         raise OSError("gone")
@@ -216,6 +229,70 @@ async def test_failed_collect_costs_this_rollout_only(server: Server, fault: Any
     (sample,) = (await run(server, collect_timeout=0.01)).as_list
     assert (sample.status, sample.rollout_id) == (Status.ABORTED, 7)
     assert not server.open
+
+
+class Breaks:
+    """Fails the first `times` requests of a method, then lets them through."""
+
+    def __init__(self, server: Server, method: str, path: str, times: int, error: type[httpx.TransportError]) -> None:
+        self.server, self.method, self.path, self.times, self.error = server, method, path, times, error
+        self.asked = 0
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        if (request.method, request.url.path) == (self.method, self.path):
+            self.asked += 1
+            if self.asked <= self.times:
+                raise self.error("broken")
+        return await self.server(request)
+
+
+async def broken_run(server: Server, breaks: Breaks, **settings: Any) -> GenerateOutput:
+    server.settings = replace(server.settings, **settings)
+    async with httpx.AsyncClient(transport=httpx.MockTransport(breaks)) as client:
+        asked = GenerateInput(
+            settings=server.settings,
+            sample=Sample(index=7),
+            sampling_params={},
+            agent=lambda **kwargs: asyncio.sleep(0),
+            session_url="http://sessions",
+            client=client,
+        )
+        return await generate(asked)
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/sessions/s1/samples"), ("DELETE", "/sessions/s1")])
+@pytest.mark.parametrize("error", [httpx.ReadError, httpx.ConnectError, httpx.RemoteProtocolError])
+async def test_what_changes_nothing_is_asked_again_where_its_connection_breaks(
+    server: Server, method: str, path: str, error: type[httpx.TransportError]
+) -> None:
+    server.forest.grow()
+    breaks = Breaks(server, method, path, 2, error)
+    (sample,) = (await broken_run(server, breaks)).as_list
+    assert (sample.status, breaks.asked) == (Status.COMPLETED, 3)
+    assert not server.open
+
+
+@pytest.mark.parametrize(("tries", "asked"), [(1, 1), (5, 5)])
+async def test_collecting_is_given_up_after_so_many_tries(server: Server, tries: int, asked: int) -> None:
+    server.forest.grow()
+    breaks = Breaks(server, "POST", "/sessions/s1/samples", 99, httpx.ReadError)
+    output = await broken_run(server, breaks, collect_tries=tries)
+    assert (output.as_list[0].status, output.empty_reason) == (Status.ABORTED, "collect_failed")
+    assert breaks.asked == asked
+
+
+async def test_what_timed_out_is_not_asked_again(server: Server) -> None:
+    server.forest.grow()
+    breaks = Breaks(server, "POST", "/sessions/s1/samples", 1, httpx.ReadTimeout)
+    assert (await broken_run(server, breaks)).as_list[0].status is Status.ABORTED
+    assert breaks.asked == 1
+
+
+async def test_to_open_is_never_asked_again(server: Server) -> None:
+    breaks = Breaks(server, "POST", "/sessions", 1, httpx.ReadError)
+    with pytest.raises(SessionError, match="broken"):
+        await broken_run(server, breaks)
+    assert breaks.asked == 1
 
 
 @pytest.mark.parametrize(("status", "error"), [(422, AssemblyError), (500, SessionError), (404, SessionError)])
