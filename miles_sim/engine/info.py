@@ -23,7 +23,7 @@ HEALTH_CHECK_SECONDS = 20.0
 _WEIGHT_VERSION_GONE = (
     "Endpoint '/get_weight_version' or '/weight_version' is deprecated. Please use '/model_info' instead."
 )
-_NO_LAYOUT = {
+_NO_LAYOUT: dict[str, Any] = {
     "enabled": False,
     "backend": None,
     "page_size": 1,

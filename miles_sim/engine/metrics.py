@@ -4,59 +4,74 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from miles_sim.engine.load import load
+from miles_sim.engine.metric_names import Metric, metrics_of
 from miles_sim.engine.statistics import Histogram
 
 if TYPE_CHECKING:
     from miles_sim.engine.engine import Engine
 
 CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
-_STREAMING = {
-    "prompt_tokens_total",
-    "generation_tokens_total",
-    "num_requests_total",
-    "time_to_first_token_seconds",
-    "e2e_request_latency_seconds",
-}
-"""Metrics that newer releases split by streaming or not."""
+_SCHEDULER = {"engine_type": "unified", "tp_rank": "0", "pp_rank": "0", "moe_ep_rank": "0"}
+_OWN = {"is_streaming": "false", "cache_source": "device"}
+"""Labels that single metrics have. Requests are not told apart by streaming or not."""
 
 
 def exposition(engine: "Engine") -> str:
-    """All metrics that the release has and this engine can tell, each with its type."""
-    release = engine.release
+    """All metrics that the release has and this engine can tell, each with help and type.
+
+    A counter or histogram is not there before it has counted, as in the files that SGLang's processes share.
+    """
     gauges, counters, histograms = _gauges(engine), _counters(engine), _histograms(engine)
     lines: list[str] = []
-    for name in release.metrics:
+    for metric in metrics_of(engine.settings.profile):
         labels = {"model_name": engine.settings.model}
-        if release.metric_streaming and name in _STREAMING:
-            labels["is_streaming"] = "False"
-        if name in gauges:
-            own = {"engine_type": "unified", "tp_rank": "0", "pp_rank": "0", "moe_ep_rank": "0"}
-            lines += [f"# TYPE sglang:{name} gauge", _sample(name, labels | own, gauges[name])]
-        elif name in counters:
-            if release.metric_cache_source and name == "cached_tokens_total":
-                labels["cache_source"] = "device"
-            lines += [f"# TYPE sglang:{name} counter", _sample(name, labels, counters[name])]
-        else:
-            lines += [f"# TYPE sglang:{name} histogram", *_buckets(name, labels, histograms[name])]
+        if metric.scope == "scheduler":
+            labels |= _SCHEDULER
+        labels |= {name: _OWN[name] for name in metric.labels}
+        samples = (
+            list(_buckets(metric, labels, histograms[metric.name]))
+            if metric.type == "histogram"
+            else _value(
+                metric, labels, gauges.get(metric.name, 0.0) if metric.type == "gauge" else counters[metric.name]
+            )
+        )
+        if samples:
+            lines += [f"# HELP sglang:{metric.name} {_help(metric.help)}", f"# TYPE sglang:{metric.name} {metric.type}"]
+            lines += samples
     return "\n".join(lines) + "\n"
 
 
+def _value(metric: Metric, labels: dict[str, str], value: float) -> list[str]:
+    return [_sample(metric.name, labels, value)] if value or metric.type == "gauge" else []
+
+
 def _gauges(engine: "Engine") -> dict[str, float]:
+    """Those that are not zero by nature in a server without disaggregation, sliding windows and state-space layers."""
     now, statistics, speculative = load(engine), engine.statistics, engine.settings.speculative
+    used, capacity = now["num_used_tokens"], engine.max_total_tokens
+    kept = min(engine.prefix_cache.size, capacity - used)
     return {
         "num_running_reqs": now["num_running_reqs"],
-        "num_used_tokens": now["num_used_tokens"],
+        "num_used_tokens": used,
         "token_usage": now["token_usage"],
+        "full_token_usage": now["token_usage"],
+        "decode_sum_seq_lens": used,
         "gen_throughput": now["gen_throughput"],
         "num_queue_reqs": now["num_waiting_reqs"],
         "cache_hit_rate": now["cache_hit_rate"],
-        "max_total_num_tokens": now["max_total_num_tokens"],
+        "max_total_num_tokens": capacity,
+        "kv_available_tokens": capacity - used - kept,
+        "kv_evictable_tokens": kept,
+        "kv_used_tokens": used,
         "spec_accept_length": statistics.accept_length,
         "spec_accept_rate": statistics.accept_rate,
         "spec_num_steps": speculative.draft_tokens - 1 if speculative else 0,
+        "spec_num_draft_tokens": speculative.draft_tokens if speculative else 0,
         "num_retracted_reqs": sum(bool(flight.retractions) for flight in engine.scheduler.waiting),
-        "num_paused_reqs": 0,
         "utilization": now["utilization"],
+        "context_len": engine.settings.context_length,
+        "page_size": 1,
+        "num_pages": capacity,
     }
 
 
@@ -79,14 +94,19 @@ def _histograms(engine: "Engine") -> dict[str, Histogram]:
         "queue_time_seconds": statistics.queue_time,
         "time_to_first_token_seconds": statistics.first_token,
         "inter_token_latency_seconds": statistics.between_tokens,
+        "request_time_per_output_token_seconds": statistics.per_token,
         "e2e_request_latency_seconds": statistics.latency,
     }
 
 
-def _buckets(name: str, labels: dict[str, str], histogram: Histogram) -> Iterator[str]:
-    counts = histogram.cumulative()
-    for bound, count in zip((*map(float, histogram.bounds), "+Inf"), counts, strict=True):
-        yield _sample(f"{name}_bucket", labels | {"le": str(bound)}, count)
+def _buckets(metric: Metric, labels: dict[str, str], histogram: Histogram) -> Iterator[str]:
+    name, counts = metric.name, histogram.cumulative()
+    if not counts[-1]:
+        return
+    for bound, count in zip(map(float, histogram.bounds), counts, strict=False):
+        if bound in metric.bounds:
+            yield _sample(f"{name}_bucket", labels | {"le": str(bound)}, count)
+    yield _sample(f"{name}_bucket", labels | {"le": "+Inf"}, counts[-1])
     yield _sample(f"{name}_count", labels, counts[-1])
     yield _sample(f"{name}_sum", labels, histogram.sum)
 
@@ -97,4 +117,8 @@ def _sample(name: str, labels: dict[str, str], value: float) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return _help(text).replace('"', r"\"")
+
+
+def _help(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n")

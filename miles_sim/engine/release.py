@@ -40,9 +40,6 @@ class Release(Document):
     loads_body: tuple[str, ...]
     loads: tuple[str, ...]
     """Keys of one entry of `/v1/loads`, its optional sections aside."""
-    metrics: tuple[str, ...]
-    metric_cache_source: bool
-    metric_streaming: bool
 
 
 class _Releases(Document):
@@ -56,14 +53,19 @@ class _Releases(Document):
 @lru_cache(maxsize=32)
 def release(profile: str) -> Release:
     """The control plane of the release that a profile speaks; `ProfileError` where it has none."""
-    known = _releases()
-    if profile not in known.order:
-        raise ProfileError(f"profile: {profile!r} is none of {', '.join(known.order)} in fixtures/releases.yaml")
-    so_far = known.order[: known.order.index(profile) + 1]
+    known, so_far = _releases(), order_until(profile)
     facts = {name: _last(values, so_far) for name, values in known.facts.items()}
     routes = {path: _last(values, so_far) for path, values in known.routes.items()}
     facts["routes"] = {path: methods for path, methods in routes.items() if methods}
     return read(Release, facts, name=f"fixtures/releases.yaml: {profile}")
+
+
+def order_until(profile: str) -> tuple[str, ...]:
+    """Profiles by release, up to that one; `ProfileError` where it is none of them."""
+    order = _releases().order
+    if profile not in order:
+        raise ProfileError(f"profile: {profile!r} is none of {', '.join(order)} in fixtures/releases.yaml")
+    return order[: order.index(profile) + 1]
 
 
 @lru_cache(maxsize=1)

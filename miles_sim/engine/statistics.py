@@ -6,8 +6,15 @@ from itertools import accumulate
 from miles_sim.engine.flight import Answered
 
 _LATENCY = (0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400)
-_QUEUE = (0, 0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100, 200, 300, 400, 500, 600, 700)
-_STEP = (0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035, 0.04, 0.06, 0.08, 0.1, 0.2, 0.4, 0.6, 0.8)
+_QUEUE = (
+    *(0, 0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 10, 15, 20, 30, 40, 50, 60, 70, 80, 90, 100, 200, 300),
+    *(400, 500, 600, 700, 800, 900, 1000, 1200, 1400, 1600, 1800, 2000, 2500, 3000),
+)
+_STEP = (
+    *(0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035, 0.04, 0.06, 0.08, 0.1, 0.2, 0.4, 0.6, 0.8),
+    *(1, 2, 4, 6, 8),
+)
+"""Bounds of all releases; one of them may tell fewer."""
 
 
 class Histogram:
@@ -41,6 +48,7 @@ class Statistics:
         self.queue_time = Histogram(_QUEUE)
         self.first_token = Histogram(_LATENCY)
         self.between_tokens = Histogram(_STEP)
+        self.per_token = Histogram(_STEP)
         self.latency = Histogram((*_LATENCY, 600, 1200, 1800, 2400))
 
     def count(self, answered: Answered) -> None:
@@ -67,4 +75,5 @@ class Statistics:
         self.first_token.observe(timing.first_token_latency)
         self.latency.observe(timing.latency)
         if output > 1:
+            self.per_token.observe((timing.latency - timing.first_token_latency) / (output - 1))
             self.between_tokens.observe((timing.latency - timing.first_token_latency) / (output - 1), output - 1)
