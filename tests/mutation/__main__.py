@@ -19,6 +19,19 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--module", default="*", metavar="GLOB", help="modules, as 'session/tree' or 'direct/*'")
     parser.add_argument("--sample", type=int, metavar="N", help="judge N mutants drawn by --seed; default: all")
     parser.add_argument("--seed", type=int, default=0, metavar="S")
+    parser.add_argument(
+        "--what",
+        choices=["functions", "imports", "all"],
+        default="all",
+        help="what to mutate: functions (a quarter of a second each), what runs at import (seconds each), or all",
+    )
+    parser.add_argument(
+        "--quick",
+        type=float,
+        metavar="SECONDS",
+        help="run tests for at most so long a mutant, the quickest first, and only some of the cases it reaches; what "
+        "survives wants another run, by --only and without this",
+    )
     parser.add_argument("--only", type=Path, metavar="FILE", help="judge those that survive in this --json FILE")
     parser.add_argument("--rules-alone", action="store_true", help="judge by the rules of the pack, and nothing else")
     parser.add_argument(
@@ -35,7 +48,7 @@ def main(given: Sequence[str] | None = None) -> int:
     arguments = _arguments(given)
     chosen = _chosen(arguments)
     reach = measured()
-    judge = Judge(reach, laws=not arguments.rules_alone, rules_alone=arguments.rules_alone)
+    judge = Judge(reach, laws=not arguments.rules_alone, rules_alone=arguments.rules_alone, quick=arguments.quick)
     rows = {row["id"]: row for row in _lines(arguments.json)}
     left = [mutant for mutant in chosen if mutant.id not in rows]
     begun = time.monotonic()
@@ -62,13 +75,14 @@ def _chosen(arguments: argparse.Namespace) -> list[Mutant]:
         for path in sources()
         if fnmatchcase(str(path.relative_to(PACKAGE).with_suffix("")), arguments.module)
         for mutant in mutants(path)
+        if arguments.what == "all" or (arguments.what == "functions") == bool(mutant.function)
     ]
     if arguments.only:
         alive = {row["id"] for row in _lines(arguments.only) if row["verdict"] in ("survived", "unreached")}
         found = [mutant for mutant in found if mutant.id in alive]
     if arguments.sample is not None and arguments.sample < len(found):
-        numbers = sorted(random.Random(arguments.seed).sample(range(len(found)), arguments.sample))
-        found = [found[number] for number in numbers]
+        return random.Random(arguments.seed).sample(found, arguments.sample)
+    random.Random(arguments.seed).shuffle(found)
     return found
 
 

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,17 @@ LONGEST = 240.0
 MEMORY = 6 << 30
 BEFOREHAND = "faker httpx hypothesis jinja2 jsonschema numpy orjson pydantic pytest_asyncio respx rich safetensors "
 BEFOREHAND += "starlette.testclient syrupy typer uvicorn yaml partial_json_parser openai"
-QUIET = ["-qq", "-p", "no:cacheprovider", "--tb=no", "--no-header", "--no-summary", "-s", "--assert=plain", f"--rootdir={ROOT}"]
+QUIET = [
+    "-qq",
+    "-p",
+    "no:cacheprovider",
+    "--tb=no",
+    "--no-header",
+    "--no-summary",
+    "-s",
+    "--assert=plain",
+    f"--rootdir={ROOT}",
+]
 
 
 @dataclass(frozen=True)
@@ -36,8 +47,8 @@ class Verdict:
     """What became of one mutant."""
 
     verdict: str
-    """`law`, `rule`, `snapshot`, `import`, `hang`, `crash`: what killed it; `survived`, `unreached`; `error` where the judge
-    itself failed."""
+    """`law`, `rule`, `snapshot`, `import`, `hang`, `crash`: what killed it; `survived`, `unreached`;
+    `error`: the judge itself failed."""
     by: str = ""
 
 
@@ -62,6 +73,8 @@ class Judge:
     reach: Reach
     laws: bool = True
     rules_alone: bool = False
+    quick: float | None = None
+    """Seconds of tests for one mutant, and five cases a second beside them; None: all that reach it."""
 
     def in_place(self, mutants: Sequence[Mutant], told: Callable[[Mutant, Verdict], None]) -> None:
         """Judge mutants of functions; all of this process's modules are imported once."""
@@ -108,7 +121,7 @@ class Judge:
             plant.swap(mutant)
         except Exception as error:
             return Verdict("import", f"{type(error).__name__}: {error}")
-        chosen = [items[test] for test in tests if test in items] if self.laws else []
+        chosen = [items[test] for test in self._affordable(tests) if test in items] if self.laws else []
         for item, following in zip(chosen, [*chosen[1:], None], strict=True):
             self.patience(item.nodeid)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -116,9 +129,15 @@ class Judge:
                 return Verdict("law", item.nodeid)
         return self.by_pack(cases) or Verdict("survived")
 
+    def _affordable(self, tests: Sequence[str]) -> list[str]:
+        ends = accumulate(self.reach.seconds[test] for test in tests)
+        return [test for test, end in zip(tests, ends, strict=True) if self.quick is None or end <= self.quick]
+
     def by_pack(self, cases: Iterable[str]) -> Verdict | None:
         signal.setitimer(signal.ITIMER_REAL, LONGEST)
-        broken = pack.first_broken(list(cases), by_rule_alone=self.rules_alone)
+        cases = list(cases)
+        step = 1 if self.quick is None else max(int(len(cases) / 5 / self.quick), 1)
+        broken = pack.first_broken(cases[::step], by_rule_alone=self.rules_alone)
         return None if broken is None else Verdict(broken.verdict, broken.by)
 
     def patience(self, test: str) -> None:
@@ -241,7 +260,7 @@ def measured() -> Reach:
 
 def _measure(out: Path) -> Verdict:
     signal.setitimer(signal.ITIMER_REAL, 0)
-    code = pytest.main([*QUIET, str(TESTS)], plugins=[Laws(), Tracer(out)])
+    pytest.main([*QUIET, str(TESTS)], plugins=[Laws(), Tracer(out)])
     return Verdict("survived")
 
 

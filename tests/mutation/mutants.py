@@ -31,15 +31,20 @@ class Mutant:
     """First line of that statement."""
     before: str
     after: str
+    text: str = field(repr=False)
+    """The whole module, unchanged."""
     tree: cst.Module = field(repr=False)
+    top: cst.CSTNode = field(repr=False)
+    """The statement of the module that it stands in."""
     node: cst.CSTNode = field(repr=False)
     changed: cst.CSTNode = field(repr=False)
 
     @property
     def source(self) -> str:
         """The whole module, changed."""
-        changed = file_mutation.deep_replace(self.tree, self.node, self.changed)
-        return cst.ensure_type(changed, cst.Module).code
+        changed = file_mutation.deep_replace(self.top, self.node, self.changed)
+        before, after = (self.tree.code_for_node(node) for node in (self.top, changed))
+        return self.text.replace(before, after, 1)
 
 
 class _Finder(file_mutation.MutationVisitor):
@@ -87,7 +92,9 @@ def mutants(path: Path) -> Iterator[Mutant]:
         key = "\n".join([module, function, statement, before, after])
         seen[key] = seen.get(key, 0) + 1
         id = hashlib.blake2b(f"{key}\n{seen[key]}".encode(), digest_size=5).hexdigest()
-        yield Mutant(id, module, path, function, first, last, statement, before, after, tree, node, changed)
+        yield Mutant(
+            id, module, path, function, first, last, statement, before, after, text, tree, stack[1], node, changed
+        )
 
 
 def _lines(stack: tuple[cst.CSTNode, ...], positions: Any) -> tuple[int, int]:

@@ -18,7 +18,7 @@ class Broken:
     """The first thing that was not as it must be."""
 
     verdict: str
-    """`rule` or `snapshot`."""
+    """`rule`, `snapshot`, or `crash`."""
     by: str
 
 
@@ -72,7 +72,10 @@ def _scenario(scenario: Any, sessions: list[str], by_rule_alone: bool) -> Iterat
         try:
             case = asyncio.run(_played(scenario, session))
         except PlayError as error:
-            yield Broken("rule", f"session/play-ends: {name}: {error.what}")
+            yield Broken("rule", f"session/play-ends: {error}")
+            return
+        except Exception as error:  # nothing could be played at all
+            yield Broken("crash", f"{name}: {type(error).__name__}: {error}")
             return
         cases[session] = case
         yield from _violations(judge(case, rules()))

@@ -103,6 +103,17 @@ def test_ids_are_counted_within_their_group_and_missing_ones_by_row() -> None:
     assert trim(samples, 2).dropped == [4]
 
 
+def test_steps_come_by_group_and_id_and_those_of_no_group_last() -> None:
+    samples = [row(2, group=None), row(0, group=3), row(9, group=0), row(1, group=3), row(4, group=0), row(group=0)]
+    assert trim(samples, 1).steps == [[4], [2], [5], [1], [3], [0]]
+
+
+def test_leaves_of_a_rollout_come_by_their_ids() -> None:
+    samples = [row(1, 1), row(0, 0), row(1, 1)]
+    samples[0].tokens, samples[2].tokens = [5, 6], [5]
+    assert trim(samples, 2).steps == [[1, 2, 0]]
+
+
 @pytest.mark.parametrize(("count", "dp_size", "expected"), [(5, 2, 4), (4, 2, 4), (3, 3, 3), (7, 1, 7)])
 def test_dynamic_size_counts_rollouts_not_rows(count: int, dp_size: int, expected: int) -> None:
     samples = [row(n, n) for n in range(count) for _ in range(n + 1)]

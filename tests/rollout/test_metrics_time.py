@@ -53,6 +53,11 @@ def test_tools_that_outlast_the_batch_leave_the_figure_out(idle: float) -> None:
     assert "longest_sample_tokens_per_sec_without_non_generation" not in figures
 
 
+def test_tool_time_counts_once_a_rollout_and_rows_without_an_id_are_rollouts_of_their_own() -> None:
+    samples = [row(1, 4.0, rollout_id=1), row(1, 4.0, rollout_id=1), row(1, 2.0), row(1, 0.0)]
+    assert throughput(samples, 10.0)["non_generation_time/mean"] == 2.0
+
+
 def test_generations_that_leaves_share_count_once() -> None:
     shared = {"node_id": 0, "response_id": "a", "sampled": 5}
     own = {"node_id": 1, "response_id": "b", "sampled": 7}

@@ -1,13 +1,14 @@
 """Ids that the template would write otherwise are told, sampled ones left aside."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from miles_sim.rollout.mismatch import template_mismatch
+from miles_sim.rollout.record import Record
 
 
 @given(data=st.data())
@@ -35,6 +36,49 @@ def test_changed_tools_are_told(forest: Any) -> None:
     assert template_mismatch([record], forest.tokenizer)[0]["segment_index"] == 0
 
 
+@dataclass(frozen=True)
+class Spelled:
+    """A tokenizer whose rendering of everything is `ids`."""
+
+    ids: list[int]
+    trailing_ids: frozenset[int] = frozenset()
+
+    def render(self, messages: Any, **options: Any) -> list[int]:
+        return self.ids
+
+    def decode(self, ids: Any) -> str:
+        return " ".join(map(str, ids))
+
+
+IDS = st.lists(st.sampled_from([0, 1, 256, 65536, 257]), min_size=1, max_size=5)
+
+
+@given(first=IDS, second=IDS, rendered=IDS)
+def test_what_stands_between_is_found_as_ids_never_across_the_bytes_of_two(
+    first: list[int], second: list[int], rendered: list[int]
+) -> None:
+    """Against a search by hand."""
+    root = Record(0, None, first, [7], [0.0], "stop", "a", {}, [], {})
+    path = [root, replace(root, seq=1, parent=0, prompt_ids=[*first, 7, *second])]
+    canonical = [*first, *rendered]
+    held = any(rendered[n : n + len(second)] == second for n in range(len(rendered)))
+    faults = template_mismatch(path, Spelled(canonical))  # type: ignore[arg-type]
+    assert bool(faults) is not held
+    if faults:
+        at = len(first)
+        assert faults == [
+            {
+                "type": "non_assistant_text",
+                "segment_index": 1,
+                "expected_text": " ".join(map(str, canonical[at : at + len(second)])),
+                "actual_text": " ".join(map(str, second)),
+                "detail": f"the rendering has no such ids at {at} or later",
+            }
+        ]
+
+
 def test_template_that_fails_costs_no_sample(forest: Any) -> None:
     record = replace(forest.grow().record, request_messages=[{"role": None}])
-    assert template_mismatch([record], forest.tokenizer)[0]["type"] == "render_failed"
+    (fault,) = template_mismatch([record], forest.tokenizer)
+    assert fault.pop("detail").split(":")[0].endswith("Error")
+    assert fault == {"type": "render_failed", "segment_index": -1, "expected_text": "", "actual_text": ""}

@@ -86,6 +86,30 @@ def test_dump_shares_nothing_with_the_sample() -> None:
     assert same(sample.to_dict(), full_sample().to_dict())
 
 
+def test_a_sample_shares_nothing_with_the_dump_it_is_read_from() -> None:
+    dump = full_sample().to_dict()
+    loaded = Sample.from_dict(dump)
+    dump["metadata"]["a"].append(2)
+    dump["prompt"][0]["content"] = "other"
+    dump["rollout_routed_experts"][0] = 99
+    assert same(loaded.to_dict(), full_sample().to_dict())
+
+
+@pytest.mark.parametrize(
+    ("dump", "named"),
+    [
+        ({"index": "1"}, r"^sample\.index: '1' is not int, None$"),
+        ({"response_length": True}, r"^sample\.response_length: True is not int$"),
+        ({"reward": []}, r"^sample\.reward: \[\] is not int, float, dict, None$"),
+        ({"adapter": {"name": "a"}}, r"^sample\.adapter: \{'name': 'a'\}: .*slot"),
+        ([], "^sample: list is not a mapping$"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused_by_name_and_by_what_is_allowed(dump: Any, named: str) -> None:
+    with pytest.raises(AssemblyError, match=named):
+        Sample.from_dict(dump)
+
+
 def test_unknown_field_is_refused_by_name() -> None:
     with pytest.raises(AssemblyError, match=r"sample\.speed"):
         Sample.from_dict({"speed": 1})

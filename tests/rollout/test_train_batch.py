@@ -125,6 +125,14 @@ def test_a_batch_with_aborted_placeholders_goes_through() -> None:
     assert made.data["rewards"][0] == pytest.approx(-made.data["rewards"][1])
 
 
+def test_the_reward_that_a_key_names_is_the_one_that_counts() -> None:
+    groups = nested(account([[([[1]], 1.0), ([[1]], 0.0)]]))
+    for sample in groups[0]:
+        sample.reward = {"score": sample.reward, "other": 5.0}
+    made = train_batch(groups, BatchSettings(reward_key="score", normalize="none"))
+    assert made.data["rewards"] == [1.0, 0.0]
+
+
 @pytest.mark.parametrize(
     ("change", "error", "named"),
     [

@@ -139,6 +139,13 @@ def test_rewards_are_absent_only_if_no_row_has_one() -> None:
         to_train_data([row(0), row(1, reward=None)])
 
 
+def test_siblings_with_unequal_rewards_are_refused_unless_each_may_keep_its_own() -> None:
+    rows = [row(0, rollout_id=0, reward=1.0), row(0, rollout_id=0, reward=3.0), row(1, reward=4.0)]
+    with pytest.raises(RewardError, match=r"rollout 0: reward: rows \[0, 1\] have \[1\.0, 3\.0\]"):
+        to_train_data(rows, normalize="mean")
+    assert to_train_data(rows, normalize="mean", unequal="keep")["rewards"] == [-2.0, 0.0, 1.0]
+
+
 def test_adapters_are_everywhere_or_nowhere() -> None:
     rows = [row(0, adapter=AdapterRef("a", 2)), row(1)]
     with pytest.raises(AssemblyError, match="row 1: adapter: None"):

@@ -106,8 +106,10 @@ async def test_a_streaming_client_gets_one_chunk_with_indexed_calls_and_usage(se
     assert (done, rest) == ("data: [DONE]", "")
     chunk = json.loads(data.removeprefix("data: "))
     (choice,) = chunk["choices"]
-    assert chunk["object"] == "chat.completion.chunk"
+    said = (await sessions.show())["records"][0]["response"]
+    assert {**chunk, "choices": []} == {**said, "object": "chat.completion.chunk", "choices": []}
     assert chunk["usage"]["completion_tokens"] == 1
+    assert (choice["index"], choice["delta"]["role"], choice["delta"]["content"]) == (0, "assistant", "")
     assert [call["index"] for call in choice["delta"]["tool_calls"]] == [0, 1]
     assert choice["delta"]["reasoning_content"] == "hm"
     assert choice["finish_reason"] == "tool_calls"

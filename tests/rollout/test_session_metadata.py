@@ -1,0 +1,50 @@
+"""What a session tells of its tree: one row a generation, and enough in it to tell a retry from a question."""
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from miles_sim.rollout.session_metadata import session_metadata
+
+
+def rows(forest: Any) -> list[dict[str, Any]]:
+    told = session_metadata(forest.records, session="v2", max_trim_tokens=1)
+    nodes: list[dict[str, Any]] = told["tree"]["nodes"]
+    return nodes
+
+
+def test_a_row_tells_its_generation_whole(forest: Any) -> None:
+    root = forest.grow(sampled=3)
+    cut = forest.grow(root, sampled=2, finish="length", twins=frozenset({5, 3}))
+    start = len(cut.record.prompt_ids)
+    told = rows(forest)[1]
+    assert isinstance(told.pop("asked"), str)
+    assert told == {
+        "id": 1,
+        "parent": 0,
+        "seq": 1,
+        "truncated": True,
+        "finish_reason": "length",
+        "completion_span": [start, start + 2],
+        "num_tokens": start + 2,
+        "response_id": cut.record.response_id,
+        "concurrent_with": [3, 5],
+    }
+    assert rows(forest)[0]["parent"] is None
+    assert rows(forest)[0]["truncated"] is False
+
+
+@given(data=st.data())
+def test_siblings_have_one_word_for_one_question_and_two_for_two(
+    data: st.DataObject, forests: Callable[..., Any]
+) -> None:
+    """Roots are siblings too; what was replied is no part of a question."""
+    forest = forests(data.draw)
+    told = rows(forest)
+    for a in forest.nodes:
+        for b in forest.nodes:
+            if a.parent is b.parent:
+                same = (a.role, a.text) == (b.role, b.text)
+                assert (told[a.number]["asked"] == told[b.number]["asked"]) is same
