@@ -15,7 +15,7 @@ _MARKS = frozenset({"agent_error", "engine_error", "halted", "dropped"})
 
 @rule(
     "faults/nothing-false",
-    level="meaning",
+    level="alignment",
     reason="A fault costs a rollout; a sample that is not what the engine said costs the model.",
     source="design 8: whatever happened, each sample that came out is true to the ledger",
 )
