@@ -58,7 +58,10 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("text", [text for text in PYTHON if "def test_" in text], ids=["picker", "engine"])
+TESTS = [text for text in PYTHON if "def test_" in text or ".TestCase" in text]
+
+
+@pytest.mark.parametrize("text", TESTS, ids=["picker", "sessions", "engine"])
 def test_each_test_shown_passes(text: str, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_shown=text)
     pytester.makeini(INI)
