@@ -4,6 +4,7 @@ The same scenario, seed and target give the same text, whatever the clock, the p
 """
 
 from miles_sim.engine.settings import EngineSettings
+from miles_sim.report.fired import fired_rows
 from miles_sim.report.samples import brief_lines, sample_lines
 from miles_sim.report.text import columns, cut, digest, number, scrub
 from miles_sim.report.tree import SHOWN_ROLLOUTS, tree_lines
@@ -25,7 +26,7 @@ def case_text(case: Case) -> str:
     if len(case.rollouts) > BRIEF_ROLLOUTS:
         rest = [line for rollout in case.rollouts[BRIEF_ROLLOUTS:] for line in brief_lines(rollout)]
         blocks.append([f"… {len(case.rollouts) - BRIEF_ROLLOUTS} more rollouts, lines and digest: {digest(rest)}"])
-    blocks.append(_end_lines(case.observation))
+    blocks += [columns(fired_rows(case)), _end_lines(case.observation)]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
