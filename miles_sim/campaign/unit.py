@@ -20,6 +20,8 @@ from miles_sim.verify.rule import Case, Rule
 from miles_sim.verify.survival import broken_off
 
 NOTHING_FALSE = "faults/nothing-false"
+FIRED = "faults/fired"
+"""Of a plan that a person wrote, a fault that strikes nothing is an error; of a random one it is counted as idle."""
 
 
 class Broken(Document):
@@ -59,7 +61,8 @@ class UnitPlayer:
     def __init__(self, settings: CampaignSettings) -> None:
         self.settings = settings
         self.kinds = chosen_kinds(settings.faults)
-        self.rules: Sequence[Rule] = select(load_pack(CONTRACTS), settings.contracts)
+        chosen = select(load_pack(CONTRACTS), settings.contracts)
+        self.rules: Sequence[Rule] = [rule for rule in chosen if rule.id != FIRED]
 
     def __enter__(self) -> "UnitPlayer":
         self._loop = asyncio.new_event_loop()

@@ -189,7 +189,7 @@ def _print(summary: "Summary", found: "list[Saved]", *, to_stderr: bool) -> None
     console = Console(stderr=to_stderr, highlight=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     for name in ("kind", "layer", "verdict"):
-        table.add_column(name)
+        table.add_column(name, no_wrap=True)
     for name in ("fired", "rollouts", "idle", "violated"):
         table.add_column(name, justify="right")
     for kind in summary.by_kind:
