@@ -121,7 +121,7 @@ class Judge:
             plant.swap(mutant)
         except Exception as error:
             return Verdict("import", f"{type(error).__name__}: {error}")
-        chosen = [items[test] for test in self._affordable(tests) if test in items] if self.laws else []
+        chosen = [items[test] for test in self._affordable(mutant, tests) if test in items] if self.laws else []
         for item, following in zip(chosen, [*chosen[1:], None], strict=True):
             self.patience(item.nodeid)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -129,9 +129,13 @@ class Judge:
                 return Verdict("law", item.nodeid)
         return self.by_pack(cases) or Verdict("survived")
 
-    def _affordable(self, tests: Sequence[str]) -> list[str]:
-        ends = accumulate(self.reach.seconds[test] for test in tests)
-        return [test for test, end in zip(tests, ends, strict=True) if self.quick is None or end <= self.quick]
+    def _affordable(self, mutant: Mutant, tests: Sequence[str]) -> list[str]:
+        """Those that mirror the mutant's module, then the others as far as there is time."""
+        mirror = mirrors(mutant)
+        own = [test for test in tests if test.split("::")[0] == mirror]
+        others = [test for test in tests if test.split("::")[0] != mirror]
+        ends = accumulate(self.reach.seconds[test] for test in others)
+        return own + [test for test, end in zip(others, ends, strict=True) if self.quick is None or end <= self.quick]
 
     def by_pack(self, cases: Iterable[str]) -> Verdict | None:
         signal.setitimer(signal.ITIMER_REAL, LONGEST)

@@ -114,3 +114,44 @@ def test_mismatch_is_told_only_if_there_is_one(forest: Any, settings: Any) -> No
     options: dict[str, Any] = {"settings": settings, "tokenizer": forest.tokenizer, "max_seq_len": None}
     (sample,) = collect([record], agent_metadata=None, **options).samples
     assert [entry["type"] for entry in sample.metadata["tito_session_mismatch"]] == ["non_assistant_text"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({"agent_metadata": [1]}, "^agent metadata: list is not a dict or None$"),
+        ({"agent_metadata": {"a": {"b": float("nan")}}}, r"^agent metadata\.a\.b: nan is not a finite number$"),
+        ({"max_seq_len": 0}, "^max_seq_len: 0 is not None or a whole number of at least 1$"),
+        ({"max_seq_len": True}, "^max_seq_len: True is not None"),
+    ],
+)
+def test_what_cannot_be_collected_with_is_refused_by_name(
+    forest: Any, settings: Any, asked: dict[str, Any], named: str
+) -> None:
+    options: dict[str, Any] = {"max_seq_len": None, "agent_metadata": None, **asked}
+    with pytest.raises(AssemblyError, match=named):
+        collect(forest.records, settings=settings, tokenizer=forest.tokenizer, **options)
+
+
+def test_what_the_agent_returned_stands_beside_the_tree_and_reaches_linear_sessions_too(
+    forest: Any, settings: Any, v1: Any
+) -> None:
+    forest.grow()
+    for own in (settings, v1):
+        found = collect(
+            forest.records,
+            settings=own,
+            tokenizer=forest.tokenizer,
+            max_seq_len=None,
+            agent_metadata={"reward": 0.5, "note": "n"},
+        )
+        assert found.session_metadata["agent"] == {"reward": 0.5, "note": "n"}
+        assert [(s.reward, s.metadata["note"]) for s in found.samples] == [(0.5, "n")]
+
+
+def test_leaves_whose_prompt_fills_the_limit_are_told_by_what_they_sampled(forest: Any, settings: Any) -> None:
+    root = forest.grow(text="long " * 40, sampled=3)
+    leaf = forest.grow(root, sampled=2)
+    found = collect(forest.records, settings=settings, tokenizer=forest.tokenizer, max_seq_len=50, agent_metadata=None)
+    sampled = len(root.output) + len(leaf.output)
+    assert found.session_metadata["unfit_leaves"] == [{"node_id": leaf.number, "turns": 2, "tokens": sampled}]

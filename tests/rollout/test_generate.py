@@ -490,3 +490,50 @@ async def test_sampling_parameters_that_cannot_be_sent_are_refused_before_a_sess
         with pytest.raises(SettingsError, match="temperature"):
             await generate(asked)
     assert not server.open
+
+
+async def test_each_request_waits_as_long_as_the_settings_say(server: Server) -> None:
+    seen: dict[tuple[str, str], set[float]] = {}
+    answered = server.__call__
+
+    async def noting(request: httpx.Request) -> httpx.Response:
+        seen[request.method, request.url.path] = set(request.extensions["timeout"].values())
+        return await answered(request)
+
+    server.forest.grow()
+    async with httpx.AsyncClient(transport=httpx.MockTransport(noting)) as client:
+        await generate(
+            GenerateInput(
+                settings=replace(server.settings, collect_timeout=12.5),
+                sample=Sample(index=7),
+                sampling_params={},
+                agent=lambda **kwargs: asyncio.sleep(0),
+                session_url="http://sessions",
+                client=client,
+            )
+        )
+    assert seen == {
+        ("POST", "/sessions"): {12.5},
+        ("POST", "/sessions/s1/samples"): {12.5},
+        ("DELETE", "/sessions/s1"): {12.5},
+    }
+
+
+async def test_a_refusal_says_at_which_step_and_under_which_status(server: Server) -> None:
+    async def refuse(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(500, text="x" * 3000)
+
+    server.instead = refuse
+    with pytest.raises(SessionError, match="^collect session: status 500: x{2000}$"):
+        await run(server)
+    async with httpx.AsyncClient(transport=httpx.MockTransport(refuse)) as client:
+        asked = GenerateInput(
+            settings=server.settings,
+            sample=Sample(index=7),
+            sampling_params={},
+            agent=lambda **kwargs: asyncio.sleep(0),
+            session_url="http://sessions",
+            client=client,
+        )
+        with pytest.raises(SessionError, match="^open session: status 500: x"):
+            await generate(asked)

@@ -93,3 +93,8 @@ def test_rollouts_without_reward_are_told_and_leave_the_mean_alone() -> None:
     assert (figures["eval/set"], figures["eval/set-none_reward_ratio"]) == (0.5, 0.5)
     assert figures["eval/set-truncated_ratio"] == 0.0
     assert figures["eval/set/aborted_ratio"] == 0.4
+
+
+def test_an_evaluation_tells_the_age_of_its_weights_too() -> None:
+    figures = eval_metrics({"a": EvalSet([row(0, weight_versions=["3"])])}, current_version=5)
+    assert figures["eval/a/weight_version/age/mean"] == 2.0

@@ -235,3 +235,15 @@ def test_empty_payload_tells_why() -> None:
     assert decode_samples(payload, Sample(), session="v1") == SamplesReply([], {"max_trim_tokens": 0}, "no_records")
     with pytest.raises(WireError, match="empty_reason"):
         encode_samples([], {}, session="v1")
+
+
+def test_metadata_of_the_session_that_is_no_json_is_refused_by_its_place() -> None:
+    with pytest.raises(WireError, match=rf"^{META}\.session_metadata\.a: nan is not a finite number$"):
+        encode_samples([computed()], {"a": float("nan")}, session="v2")
+    with pytest.raises(WireError, match=r"^samples\[1\]: dict is not a Sample$"):
+        encode_samples([computed(), {}], {}, session="v2")  # type: ignore[list-item]
+
+
+def test_an_input_that_holds_what_assembly_sets_is_refused_by_the_key() -> None:
+    with pytest.raises(WireError, match=rf"^{META}\.samples\[0\]\.metadata\.leaf: the input sample has it, too$"):
+        crossed(computed(), into=Sample(metadata={"leaf": 1}))

@@ -383,3 +383,49 @@ async def test_a_body_that_is_not_coded_as_it_says_is_a_reply_that_cannot_be_rea
     direct.engine.instead = lambda number: httpx.Response(200, headers=headers, stream=httpx.ByteStream(b"{}"))
     with pytest.raises(UpstreamResponseError, match="body: not coded as it says"):
         await direct()
+
+
+async def test_ids_that_aborts_do_not_tell_add_up_over_all_of_them(direct: Any) -> None:
+    def sparse(body: dict[str, Any]) -> None:
+        body["meta_info"].update(finish_reason={"type": "abort"}, output_token_logprobs=None)
+
+    direct.engine.change = sparse
+    broken = await direct(await direct())
+    direct.engine.change = None
+    sample = await direct(broken)
+    assert sample.metadata["dropped"] == {"untold": {"turns": 0, "tokens": 20}}
+    assert sample.response == "forty-two"
+
+
+@pytest.mark.parametrize("prompt", ["what?", [{"role": "user", "content": "what?"}]])
+async def test_recorded_messages_are_the_conversation_in_words(direct: Any, prompt: Any) -> None:
+    """A string prompt is what the user said; a reply has no stop token in it."""
+    direct.settings = replace(direct.settings, record_messages=True)
+    tokens = direct.engine.tokenizer.render([{"role": "user", "content": "what?"}])
+    sample = await direct(Sample(index=0, prompt=prompt, tokens=tokens))
+    said = {"role": "assistant", "content": "forty-two"}
+    assert sample.metadata["messages"] == [{"role": "user", "content": "what?"}, said]
+
+
+async def test_a_data_sets_messages_stay_where_none_are_recorded(direct: Any, prompt: Any) -> None:
+    given_sample = Sample(index=0, prompt=prompt, metadata={"messages": ["own"]})
+    assert (await direct(given_sample)).metadata["messages"] == ["own"]
+    direct.settings = replace(direct.settings, record_messages=True)
+    with pytest.raises(AssemblyError, match=r"metadata\.messages: set by the rollout"):
+        await direct(given_sample)
+
+
+async def test_each_request_waits_as_long_as_the_settings_say_and_is_json(direct: Any) -> None:
+    seen: list[httpx.Request] = []
+
+    async def engine(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return direct.engine(request)  # type: ignore[no-any-return]
+
+    direct.settings = replace(direct.settings, request_timeout=12.5)
+    async with httpx.AsyncClient(transport=httpx.MockTransport(engine)) as client:
+        await direct(client=client)
+    (request,) = seen
+    assert str(request.url) == "http://engine/generate"
+    assert request.headers["content-type"] == "application/json"
+    assert set(request.extensions["timeout"].values()) == {12.5}

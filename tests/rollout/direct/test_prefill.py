@@ -94,3 +94,33 @@ async def test_scores_that_do_not_fit_are_refused(change: Any, named: str) -> No
 def test_a_body_without_meta_info_is_refused(body: bytes) -> None:
     with pytest.raises(UpstreamResponseError):
         read_scores(body, [1])
+
+
+async def test_scoring_waits_as_long_as_the_settings_say_and_goes_where_the_sample_was_sampled() -> None:
+    seen: list[httpx.Request] = []
+
+    def engine(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, json={"meta_info": {"input_token_logprobs": [[-0.5, 13, None], [-0.25, 14, None]]}})
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(engine)) as client:
+        found = await score(
+            sample(routing_key="k"),
+            settings=RolloutSettings(request_timeout=12.5),
+            sampling_params={},
+            engine_url="http://engine/",
+            client=client,
+        )
+    assert found.rollout_log_probs == [-0.5, -0.25]
+    (request,) = seen
+    assert str(request.url) == "http://engine/generate"
+    assert request.headers["x-smg-routing-key"] == "k"
+    assert set(request.extensions["timeout"].values()) == {12.5}
+
+
+def test_an_entry_needs_no_more_than_a_logprob_and_an_id() -> None:
+    body = json.dumps({"meta_info": {"input_token_logprobs": [[-0.5, 7], [0, 8]]}}).encode()
+    assert read_scores(body, [7, 8]) == [-0.5, 0.0]
+    assert read_scores(body, [8]) == [0.0]
+    with pytest.raises(UpstreamResponseError, match=r"input_token_logprobs\[1\]: \[0, 8\] is not \[logprob, 9"):
+        read_scores(body, [9])

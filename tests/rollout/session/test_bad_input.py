@@ -40,7 +40,9 @@ async def test_a_route_that_is_not_there_is_named(opened: Any, method: str, path
     sessions = await opened()
     response = await sessions.client.request(method, path)
     assert response.status_code == status_code
-    assert response.json()["error"].startswith(f"{method} {path}: ")
+    what = "no such route" if status_code == 404 else "not allowed"
+    assert response.json() == {"error": f"{method} {path}: {what}"}
+    assert ("allow" in response.headers) is (status_code == 405)
 
 
 async def test_health_tells_the_instance(user: Any) -> None:

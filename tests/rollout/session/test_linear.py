@@ -74,9 +74,11 @@ async def test_a_reply_replayed_with_its_reasoning_stripped_is_refused_not_silen
 ) -> None:
     v1.engine.then(content="x", reasoning_content="because")
     first = await v1.say(user("one"))
-    refused = await v1.chat(user("one"), {"role": "assistant", "content": "x"}, user("two"))
-    assert refused.status_code == 400
-    assert "messages[1]: the reply of generation 0 with other reasoning_content" in refused.json()["error"]
+    for content, fields in (("x", "reasoning_content"), ("y", "content and reasoning_content")):
+        refused = await v1.chat(user("one"), {"role": "assistant", "content": content}, user("two"))
+        assert refused.status_code == 400
+        told = f"messages[1]: the reply of generation 0 with other {fields}; replay it as it was, or leave it out to "
+        assert refused.json() == {"error": told + "ask again"}
     assert await v1.texts() == ["x"]
     await v1.say(user("one"), first, user("two"))
 
@@ -85,7 +87,8 @@ async def test_a_reply_replayed_behind_another_history_is_refused(v1: Any, user:
     first = await v1.say(user("one"))
     refused = await v1.chat(user("one, edited"), first, user("two"))
     assert refused.status_code == 400
-    assert "messages[1]" in refused.json()["error"]
+    told = "messages[1]: the reply of generation 0 behind a history that differs at 0; leave it out to ask again"
+    assert refused.json() == {"error": told}
     assert await v1.texts() == ["r1"]
 
 

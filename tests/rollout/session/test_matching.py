@@ -122,3 +122,10 @@ def test_a_dotted_path_gives_the_function() -> None:
     matcher = resolve("operator.eq")
     assert isinstance(matcher, ComparingMatcher)
     assert matcher.same({"a": 1}, {"a": 1})
+
+
+@pytest.mark.parametrize("nothing", [None, "", "{}", " {} ", {}])
+def test_loose_tool_call_takes_all_spellings_of_no_arguments_for_one(nothing: Any) -> None:
+    loose = resolve("loose_tool_call")
+    assert loose.same(call("{}"), call(nothing))
+    assert not loose.same(call('{"a": 1}'), call(nothing))
