@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from random import Random
 
 from miles_sim.faults.decide import Order, randomness, striking
 from miles_sim.faults.journal import Entry, Journal
@@ -12,6 +13,13 @@ from miles_sim.faults.place import Edge, Place
 from miles_sim.faults.strike import Answer, Asked, Strike
 
 THROUGH = Strike()
+_HTTP = frozenset({"engine", "session", "driver"})
+
+
+def _sketch(order: Order) -> Strike:
+    """What it does somewhere, to see what it needs."""
+    strike: Strike = order.kind.effect(order.params, Random(0))
+    return strike
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,17 @@ class Injector:
         self._heard: set[str] = set()
         self._killer: Order | None = None
         self.made: dict[str, Place] = {}
-        """Response id to where it was asked for, for each generation that the engine answered with."""
+        """Response id to where it was asked for, for generations of answers that were read (`reads`)."""
+        strikes = [(order.kind.edge, _sketch(order)) for order in self._orders if order.kind.edge in _HTTP]
+        self._read = {edge for edge, strike in strikes if strike.against is not None}
+        if any(order.kind.edge == "model" for order in self._orders):
+            self._read.add("engine")
+        self.hangs_up = any(strike.leaves == "agent" for _, strike in strikes)
+        """An agent may be made to leave while it waits."""
+
+    def reads(self, edge: Edge) -> bool:
+        """An answer that nothing strikes matters all the same: for a later strike, or for what the model was to say."""
+        return edge in self._read
 
     def meet(self, asked: Asked) -> Meeting | None:
         """What becomes of this exchange; None: it is none of the plan's."""

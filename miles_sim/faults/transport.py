@@ -52,9 +52,19 @@ class FaultTransport(httpx.AsyncBaseTransport):
         meeting = self._injector.meet(asked)
         if meeting is None:
             return await self._inner.handle_async_request(request)
-        if meeting.edge != "session":
-            return await self._exchange(meeting, asked, request)
-        return await self._hung_on(meeting, self._exchange(meeting, asked, request), request)
+        if meeting.entry is None and self._passes(meeting):
+            exchange = self._inner.handle_async_request(request)
+        else:
+            exchange = self._exchange(meeting, asked, request)
+        if meeting.edge == "session" and self._injector.hangs_up:
+            return await self._hung_on(meeting, exchange, request)
+        return await exchange
+
+    def _passes(self, meeting: Meeting) -> bool:
+        """It goes through unread."""
+        if self._injector.reads(meeting.edge):
+            return False
+        return meeting.edge == "session" or (meeting.edge == "engine" and not self._lives.dead)
 
     async def _hung_on(
         self, meeting: Meeting, exchange: Coroutine[Any, Any, httpx.Response], request: httpx.Request
