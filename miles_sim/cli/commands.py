@@ -13,7 +13,9 @@ import typer
 from miles_sim.bench.cli import app as bench
 from miles_sim.cli.campaign import campaign, shrink
 from miles_sim.cli.chaos import chaos
+from miles_sim.cli.faults import faults
 from miles_sim.cli.options import AsJson, Checkout, Optimize, Packs, Python, Seed, TargetName, Workers
+from miles_sim.cli.run import run
 from miles_sim.cli.search import search
 from miles_sim.cli.session import session
 from miles_sim.cli.targets import baseline, bisect, compare, digest, doctor, verdicts
@@ -48,7 +50,7 @@ app = typer.Typer(
 app.add_typer(bench, name="bench")
 app.command()(session)
 app.command()(chaos)
-for command in (search, campaign, shrink, doctor, compare, bisect, baseline, digest, verdicts):
+for command in (run, faults, search, campaign, shrink, doctor, compare, bisect, baseline, digest, verdicts):
     app.command()(command)
 
 # ruff: noqa: UP045 - the oldest Typer that we allow reads no `X | None`
@@ -131,48 +133,6 @@ def verify(
 
 
 @app.command()
-def run(
-    scenario: Annotated[
-        str, typer.Argument(metavar="NAME|FILE", help="A named scenario, as `tools` or `tools/v1`, or a YAML file.")
-    ],
-    session: Annotated[
-        Optional[str], typer.Option(metavar="v1|v2", help="Session server version. Default: the scenario's latest.")
-    ] = None,
-    target: TargetName = "reference",
-    python: Python = None,
-    optimize: Optimize = False,
-    checkout: Checkout = None,
-    seed: Seed = 0,
-    json: AsJson = False,
-) -> None:
-    """Play one scenario and show what came out: the tree, the samples, the batch.
-
-    \b
-    miles-sim run compaction-summary
-    miles-sim run my-scenario.yaml --session v1 --json
-    """
-    with honest():
-        from miles_sim.cli import choices
-        from miles_sim.report.case import case_text
-        from miles_sim.verify.play import play
-        from miles_sim.verify.rule import Case
-
-        chosen, version = choices.chosen_case(scenario, session)
-        seeded = chosen.model_copy(update={"seed": chosen.seed + seed})
-
-        async def work() -> Case:
-            async with choices.TargetChoice(target, python, optimize, checkout).opened() as (opened, network):
-                return await play(seeded, opened, session=version, network=network)
-
-        case = asyncio.run(work())
-        if json:
-            parts = {"scenario": case.scenario, "ledger": case.ledger, "observation": case.observation}
-            _write_json({name: part.model_dump(mode="json", by_alias=True) for name, part in parts.items()})
-        else:
-            typer.echo(case_text(case), nl=False)
-
-
-@app.command()
 def scenarios(json: AsJson = False) -> None:
     """List the named scenarios."""
     with honest():
@@ -230,15 +190,19 @@ def profiles(
 @app.command()
 def schemas(
     name: Annotated[Optional[str], typer.Argument(help="A document kind. Default: list them.")] = None,
+    versions: Annotated[bool, typer.Option("--versions", help="Version and digest, as in versions.txt.")] = False,
 ) -> None:
-    """Print the JSON Schema of a document: scenario, ledger, observation, report, baseline and others."""
+    """Print the JSON Schema of a document: scenario, ledger, report, samples wire, the engine's answers and others."""
     with honest():
         from miles_sim.cli.choices import Impossible
-        from miles_sim.verify.schemas import MODELS, text
+        from miles_sim.verify.schemas import entry, names, text
 
-        if name is not None and name not in MODELS:
-            raise Impossible(f"schema: {name!r} is none of {', '.join(sorted(MODELS))}")
-        typer.echo(text(name) if name else "\n".join(sorted(MODELS)), nl=name is None)
+        if name is not None and name not in names():
+            raise Impossible(f"schema: {name!r} is none of {', '.join(names())}")
+        if versions:
+            typer.echo("\n".join(entry(each) for each in ([name] if name else names())))
+        else:
+            typer.echo(text(name) if name else "\n".join(names()), nl=name is None)
 
 
 @app.command()

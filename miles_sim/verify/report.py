@@ -8,7 +8,7 @@ from pydantic import Field
 
 from miles_sim.document import Document
 
-SCHEMA: Literal["miles-sim/report/1"] = "miles-sim/report/1"
+SCHEMA: Literal["miles-sim/report/2"] = "miles-sim/report/2"
 
 SCOPE = (
     "What no CPU can show is not claimed: that logprobs agree with real kernels, that experts are routed as on "
@@ -104,7 +104,8 @@ class Summary(Document):
 class Report(Document):
     """One verify run."""
 
-    schema_: Literal["miles-sim/report/1"] = Field(default=SCHEMA, alias="schema")
+    schema_: Literal["miles-sim/report/1", "miles-sim/report/2"] = Field(default=SCHEMA, alias="schema")
+    """Version 1 has no `findings`; it is read as it is."""
     scope: str = SCOPE
     target: TargetView
     seed: int

@@ -157,7 +157,7 @@ class ForeignTarget:
                 }
 
             rollouts = await asyncio.gather(*(one(number) for number in range(len(job["inputs"]))))
-        return {"schema": "miles-sim/observation/1", "session": job["session"], "rollouts": rollouts}
+        return {"schema": "miles-sim/observation/2", "session": job["session"], "rollouts": rollouts}
 
     async def close(self) -> None:
         """Nothing outlives a play."""
