@@ -230,3 +230,33 @@ def test_unknown_finish_reason_is_refused(reason: str, forest: Any, settings: Ro
     record = replace(forest.grow().record, finish_reason=reason)
     with pytest.raises(AssemblyError, match="finish_reason"):
         assemble([record], settings=settings, tokenizer=forest.tokenizer, max_seq_len=None)
+
+
+def test_a_prompt_that_adds_nothing_to_a_reply_is_refused(forest: Any, settings: RolloutSettings) -> None:
+    first = forest.grow().record
+    again = replace(first, seq=1, parent=0, prompt_ids=[*first.prompt_ids, *first.output_ids])
+    with pytest.raises(AssemblyError, match="^record 1: prompt_ids: add nothing to what record 0 left$"):
+        assemble([first, again], settings=settings, tokenizer=forest.tokenizer, max_seq_len=None)
+
+
+class Counted(tuple[int, ...]):
+    """Ids that tell how many of them were looked at in slices."""
+
+    looked_at = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        if isinstance(key, slice):
+            Counted.looked_at += len(found)
+        return found
+
+
+def test_assembling_costs_the_ids_of_the_path_not_their_square(forest: Any, settings: RolloutSettings) -> None:
+    node = None
+    for _ in range(60):
+        node = forest.grow(node, text="and more of the same")
+    records = [replace(one, prompt_ids=Counted(one.prompt_ids)) for one in forest.records]
+    Counted.looked_at = 0
+    sample = assemble(records, settings=settings, tokenizer=forest.tokenizer, max_seq_len=None)
+    assert sample is not None
+    assert Counted.looked_at <= 4 * len(sample.tokens)

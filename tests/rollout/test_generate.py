@@ -524,7 +524,7 @@ async def test_a_refusal_says_at_which_step_and_under_which_status(server: Serve
         return httpx.Response(500, text="x" * 3000)
 
     server.instead = refuse
-    with pytest.raises(SessionError, match="^collect session: status 500: x{2000}$"):
+    with pytest.raises(SessionError, match=r"^collect session: status 500: x{2000}$"):
         await run(server)
     async with httpx.AsyncClient(transport=httpx.MockTransport(refuse)) as client:
         asked = GenerateInput(
@@ -535,5 +535,5 @@ async def test_a_refusal_says_at_which_step_and_under_which_status(server: Serve
             session_url="http://sessions",
             client=client,
         )
-        with pytest.raises(SessionError, match="^open session: status 500: x"):
+        with pytest.raises(SessionError, match=r"^open session: status 500: x"):
             await generate(asked)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from miles_sim.rollout.assembly import assemble
+from miles_sim.rollout.collect import collect
 from miles_sim.rollout.errors import AssemblyError
 from miles_sim.rollout.record import Record
 from miles_sim.rollout.sample import Sample, Status
@@ -99,3 +100,38 @@ def test_malformed_payload_is_refused_by_name(payload: Any, forest: Any) -> None
     record = replace(record, meta_info={**record.meta_info, "routed_experts": payload})
     with pytest.raises(AssemblyError, match=r"record 0: meta_info\.routed_experts"):
         build(forest, [record])
+
+
+def test_a_generation_without_transitions_has_no_rows(forest: Any) -> None:
+    record = replace(forest.grow().record, prompt_ids=(5,), output_ids=(), log_probs=())
+    record = replace(record, meta_info={**record.meta_info, "routed_experts": ""})
+    rows = build(forest, [record]).rollout_routed_experts
+    assert (rows.shape, rows.dtype) == ((0, LAYERS, 0), np.int32)
+
+
+def test_of_leaves_that_end_at_one_id_each_reason_is_counted_by_itself(forest: Any) -> None:
+    root = forest.grow()
+    gap, long = forest.grow(root, text="one", sampled=2), forest.grow(root, text="two", sampled=5)
+    records = [with_rows(root.record), gap.record, with_rows(long.record)]
+    limit = len(root.record.prompt_ids) + len(root.output)
+    found = collect(records, settings=SETTINGS, tokenizer=forest.tokenizer, max_seq_len=limit, agent_metadata=None)
+    (sample,) = found.samples
+    assert sample.metadata["dropped"] == {
+        "replay_gap": {"turns": 1, "tokens": len(gap.output)},
+        "max_seq_len": {"turns": 1, "tokens": len(long.output)},
+    }
+
+
+@pytest.mark.parametrize("layers", [0, True, "2"])
+def test_a_number_of_layers_that_is_none_is_refused_by_name(layers: Any, forest: Any) -> None:
+    record = with_rows(forest.grow().record, name="indexer_topk")
+    record = replace(record, meta_info={**record.meta_info, "indexer_topk_num_layers": layers})
+    with pytest.raises(AssemblyError, match=r"indexer_topk_num_layers: .* is not at least 1"):
+        build(forest, [record])
+
+
+def test_indexed_positions_are_of_one_layer_unless_the_engine_says_more(forest: Any) -> None:
+    record = with_rows(forest.grow().record, name="indexer_topk")
+    told = {key: value for key, value in record.meta_info.items() if key != "indexer_topk_num_layers"}
+    rows = build(forest, [replace(record, meta_info=told)]).rollout_indexer_topk
+    assert rows.shape[1:] == (1, LAYERS * 3)

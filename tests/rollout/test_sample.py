@@ -158,6 +158,14 @@ def test_weight_version_spans_are_read_in_order(settings: RolloutSettings) -> No
     assert sample.oldest_weight_version == 8
 
 
+@pytest.mark.parametrize("told", [{"weight_version": 8}, {"weight_versions": [{"version": 8}]}])
+def test_a_weight_version_that_is_no_string_is_refused(told: Any, settings: RolloutSettings) -> None:
+    sample = Sample()
+    with pytest.raises(AssemblyError, match=r"^meta_info\.weight_version: 8 is not a string$"):
+        sample.observe(META | told, settings)
+    assert sample == Sample()
+
+
 def test_engine_without_numeric_version_has_no_oldest() -> None:
     assert Sample(weight_versions=["default"]).oldest_weight_version is None
 

@@ -124,3 +124,12 @@ def test_an_entry_needs_no_more_than_a_logprob_and_an_id() -> None:
     assert read_scores(body, [8]) == [0.0]
     with pytest.raises(UpstreamResponseError, match=r"input_token_logprobs\[1\]: \[0, 8\] is not \[logprob, 9"):
         read_scores(body, [9])
+
+
+def test_the_request_scores_and_samples_nothing() -> None:
+    assert scoring_body(sample(), {"top_k": 3}, RolloutSettings()) == {
+        "input_ids": [10, 11, 12, 13, 14],
+        "sampling_params": {"top_k": 3, "max_new_tokens": 0, "temperature": 0, "skip_special_tokens": False},
+        "return_logprob": True,
+        "logprob_start_len": 2,
+    }

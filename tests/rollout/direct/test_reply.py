@@ -70,6 +70,8 @@ def test_a_body_that_is_no_json_object_is_refused(body: bytes) -> None:
         (_meta(finish_reason={"type": ["stop"]}), "finish_reason"),
         (_meta(prompt_tokens=9), "prompt_tokens: 9, but input_ids held 7"),
         (_without("id"), r"meta_info\.id: None"),
+        (_meta(id=""), r"meta_info\.id: '' is not a response id"),
+        (_meta(id=3), r"meta_info\.id: 3 is not a response id"),
         (_meta(finish_reason={"type": "abort"}, output_token_logprobs=[], completion_tokens=-1), "completion_tokens"),
     ],
 )

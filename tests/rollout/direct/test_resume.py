@@ -99,3 +99,12 @@ def test_replies_and_their_ids_are_counted(direct: Any) -> None:
 def test_a_lifecycle_of_another_shape_is_refused(segments: Any) -> None:
     with pytest.raises(AssemblyError, match=r"metadata\.lifecycle"):
         lifecycle(Sample(metadata={"lifecycle": segments}))
+
+
+async def test_generations_are_numbered_on_across_breaks(direct: Any, tools: Any, calls: Any) -> None:
+    direct.engine.replies = [calls(6), "done"]
+    direct.engine.abort_at = {0: 4, 2: 1}
+    broken = await direct(tools=tools())
+    sample = await direct(await direct(broken, tools=tools()), tools=tools())
+    told = [(s["turn"], s["node_id"], s["finish_reason"]) for s in sample.metadata["lifecycle"]]
+    assert told == [(1, 0, "abort"), (2, 1, "stop"), (3, 2, "abort"), (4, 3, "stop")]

@@ -33,6 +33,7 @@ async def test_a_session_is_created_shown_and_deleted(sessions: Any, user: Any) 
     assert shown["session_id"] == sessions.session
     assert (record["path"], record["status_code"], record["method"]) == ("/v1/chat/completions", 200, "POST")
     assert record["request"]["temperature"] == 0.3
+    assert 0 < record["request_timestamp"] <= record["timestamp"]
     assert record["request"]["messages"] == [user("one")]
     said = [entry[1] for entry in record["response"]["choices"][0]["meta_info"]["output_token_logprobs"]]
     assert shown["metadata"]["accumulated_token_ids"] == [*record["request"]["input_ids"], *said]
