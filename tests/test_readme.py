@@ -19,7 +19,7 @@ pytest_plugins = ["pytester"]
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PLACEHOLDER = "/path/to/"
-SERVING = (" serve ", " session ")
+SERVING = (" serve ", " session ", " chaos ")
 INI = """
 [pytest]
 asyncio_mode = auto
