@@ -19,6 +19,7 @@ from miles_sim.rollout.settings import RolloutSettings
 from miles_sim.targets import hooks
 from miles_sim.targets.base import CAPABILITIES, AgentFunction, Job, TargetInfo
 from miles_sim.targets.crossing import Crossing
+from miles_sim.targets.ended import Ending
 from miles_sim.targets.observation import SCHEMA
 from miles_sim.targets.reference_batch import batch_view
 from miles_sim.targets.reference_direct import play_direct
@@ -53,6 +54,7 @@ class ReferenceTarget:
             raise ValueError(f"settings: {decided[0]!r} is decided by the scenario that is played")
         self._network = network
         self._settings = RolloutSettings(**settings)
+        self._cancellers = {} if network is None else network.cancellers
 
     async def describe(self) -> TargetInfo:
         return TargetInfo(
@@ -66,19 +68,18 @@ class ReferenceTarget:
         )
 
     async def play(self, job: Job, agent: AgentFunction) -> dict[str, Any]:
+        self._cancellers.clear()
         tokenizer = built_in(job["tokenizer"])
         if job["session"] == "direct":
             settings = self._for(job, "v1")
             async with _way(self._network) as way:
-                results = await play_direct(job, agent, settings, tokenizer, way)
+                results = await play_direct(job, agent, settings, tokenizer, way, self._cancellers)
             return _document(job, results)
         settings = self._for(job, job["session"])
         server = SessionServer(settings, tokenizer, job["engine_url"], transport=self._network)
         async with self._reachable(server) as url, _way(self._network) as way:
             rollouts = [_Rollout(job, number, settings, url, way, agent) for number in range(len(job["inputs"]))]
-            if self._network is not None:
-                self._network.cancellers.clear()
-                self._network.cancellers.update((number, rollout.cancel) for number, rollout in enumerate(rollouts))
+            self._cancellers.update((number, rollout.cancel) for number, rollout in enumerate(rollouts))
             results = await asyncio.gather(*(rollout.play() for rollout in rollouts))
             left = {"sessions_open": server.sessions_open, "requests_open": server.requests_open}
         return {**_document(job, results), **left}
@@ -138,8 +139,7 @@ class _Rollout:
         self._number = number
         self._agent = agent
         self._agent_ran = False
-        self._cancelled = False
-        self._task: asyncio.Future[GenerateOutput] | None = None
+        self._ending = Ending[GenerateOutput]()
         self._sample = Sample(**job["inputs"][number])
         self._crossing = Crossing(way, job.get("garble"))
         self._input = GenerateInput(
@@ -154,25 +154,14 @@ class _Rollout:
     async def play(self) -> tuple[dict[str, Any], Any]:
         """Its view, and what `generate` returned."""
         before = sample_view(self._sample)
-        returned: Any = None
-        error: BaseException | None = None
-        self._task = asyncio.ensure_future(generate(self._input))
-        try:
-            returned = (await self._task).samples
-        except Exception as raised:
-            error = raised
-        except asyncio.CancelledError as raised:
-            if not self._cancelled:
-                raise
-            error = raised
+        output, error = await self._ending.outcome(generate(self._input))
+        returned = None if output is None else output.samples
         view = rollout_view(before, self._sample, returned, agent_ran=self._agent_ran, error=error)
         return {**view, "payload": self._crossing.payload}, returned
 
     def cancel(self) -> None:
-        """End it, as a driver does that wants no more of it."""
-        self._cancelled = True
-        if self._task is not None:
-            self._task.cancel()
+        """End it."""
+        self._ending.cancel()
 
     async def _run_agent(
         self, base_url: str, prompt: Any, request_kwargs: dict[str, Any], metadata: dict[str, Any]

@@ -1,6 +1,7 @@
 """The direct path of miles-sim's own implementation under contract: no session server, tools in the driver."""
 
 import asyncio
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import httpx
@@ -10,6 +11,7 @@ from miles_sim.rollout.direct.tools import TaggedJsonParser, Tools
 from miles_sim.rollout.sample import Sample
 from miles_sim.rollout.settings import RolloutSettings
 from miles_sim.targets.base import AgentFunction, Job, TargetError
+from miles_sim.targets.ended import Ending
 from miles_sim.targets.views import rollout_view, sample_view
 from miles_sim.tokenizer import ByteTokenizer
 
@@ -18,14 +20,24 @@ PARSERS = {"qwen25": TaggedJsonParser}
 
 
 async def play_direct(
-    job: Job, agent: AgentFunction, settings: RolloutSettings, tokenizer: ByteTokenizer, way: httpx.AsyncBaseTransport
+    job: Job,
+    agent: AgentFunction,
+    settings: RolloutSettings,
+    tokenizer: ByteTokenizer,
+    way: httpx.AsyncBaseTransport,
+    cancellers: MutableMapping[int, Callable[[], object]],
 ) -> list[tuple[dict[str, Any], Any]]:
-    """Of each rollout its view, and its sample or None. TargetError for a tool-call format that has no parser here."""
+    """Of each rollout its view, and its sample or None; what ends it goes into `cancellers`.
+
+    TargetError for a tool-call format that has no parser here.
+    """
     parser = job["direct"]["parser"]
     if job["direct"]["tools"] and parser not in PARSERS:
         raise TargetError(f"direct: no parser for tool calls of {parser!r}; there are {sorted(PARSERS)}")
     client = httpx.AsyncClient(transport=way, timeout=None, trust_env=False, verify=False)
-    plays = (_one(job, number, agent, settings, tokenizer, client) for number in range(len(job["inputs"])))
+    endings = [Ending[Sample]() for _ in job["inputs"]]
+    cancellers.update((number, ending.cancel) for number, ending in enumerate(endings))
+    plays = (_one(job, number, agent, settings, tokenizer, client, ending) for number, ending in enumerate(endings))
     return await asyncio.gather(*plays)
 
 
@@ -36,6 +48,7 @@ async def _one(
     settings: RolloutSettings,
     tokenizer: ByteTokenizer,
     client: httpx.AsyncClient,
+    ending: Ending[Sample],
 ) -> tuple[dict[str, Any], Any]:
     ran: list[str] = []
 
@@ -49,19 +62,14 @@ async def _one(
     tools = Tools(specs=direct["tools"], parser=parser, execute=execute, max_turns=direct["max_turns"])
     sample = Sample(**job["inputs"][number])
     before = sample_view(sample)
-    returned, error = None, None
-    try:
-        returned = await generate_direct(
-            DirectInput(
-                settings=settings,
-                sample=sample,
-                sampling_params=job["sampling"][number],
-                tokenizer=tokenizer,
-                engine_url=job["engine_url"],
-                client=client,
-                tools=tools if direct["tools"] else None,
-            )
-        )
-    except Exception as raised:
-        error = raised
+    asked = DirectInput(
+        settings=settings,
+        sample=sample,
+        sampling_params=job["sampling"][number],
+        tokenizer=tokenizer,
+        engine_url=job["engine_url"],
+        client=client,
+        tools=tools if direct["tools"] else None,
+    )
+    returned, error = await ending.outcome(generate_direct(asked))
     return rollout_view(before, sample, returned, agent_ran=bool(ran), error=error), returned
