@@ -49,9 +49,17 @@ class AdapterOnDisk(Adapter):
 
 class AdapterOfTensors(Adapter):
     config_dict: dict[str, Any]
-    serialized_tensors: str | None = None
-    serialized_named_tensors: list[str] | None = None
     pinned: bool = False
+
+
+class AdapterOfOneTensor(AdapterOfTensors):
+    serialized_tensors: str
+
+
+class AdapterOfNamedTensors(AdapterOfTensors):
+    """A copy of the tensors for each rank."""
+
+    serialized_named_tensors: list[str]
 
 
 class Memory(ControlBody):
@@ -73,7 +81,7 @@ class Control:
             "/continue_generation": self.resume,
             "/flush_cache": self.flush,
             "/load_lora_adapter": partial(self.load_adapter, model=AdapterOnDisk),
-            "/load_lora_adapter_from_tensors": partial(self.load_adapter, model=AdapterOfTensors),
+            "/load_lora_adapter_from_tensors": partial(self.load_adapter, model=self._of_tensors),
             "/unload_lora_adapter": self.unload_adapter,
             "/release_memory_occupation": self.memory,
             "/resume_memory_occupation": self.memory,
@@ -118,6 +126,11 @@ class Control:
             finally:
                 self._flushing = False
         return None if scheduler.flush(needs) else "Flush cache failed.\n"
+
+    @property
+    def _of_tensors(self) -> type[AdapterOfTensors]:
+        named = self._engine.release.lora_tensors == "serialized_named_tensors"
+        return AdapterOfNamedTensors if named else AdapterOfOneTensor
 
     async def load_adapter(self, request: Request, model: type[AdapterOnDisk] | type[AdapterOfTensors]) -> Response:
         asked = read_body(model, await request.body())

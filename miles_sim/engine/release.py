@@ -30,6 +30,14 @@ class Release(Document):
     weight_version_route: Literal["value", "gone"]
     lora_disabled: Literal["ignored", "refused"]
     """A request with an adapter on a server that serves none."""
+    lora_tensors: Literal["serialized_tensors", "serialized_named_tensors"]
+    """In which field the tensors of an adapter come."""
+    weights_checksum: Literal["none", "ranks", "roles"]
+    """`/weights_checker` sums up by rank, or by rank and role; `none`: it cannot, and its action must be named."""
+    tokenizes_messages: bool
+    """`/tokenize` takes a conversation too."""
+    reasoning_blocks: bool
+    """`/separate_reasoning` knows `return_blocks`."""
     model_info: tuple[str, ...]
     server_info: tuple[str, ...]
     """Keys of `/server_info` behind the server arguments, in wire order."""

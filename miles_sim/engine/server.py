@@ -16,6 +16,7 @@ from miles_sim.engine.control import Control
 from miles_sim.engine.errors import NotModelledError, RequestError
 from miles_sim.engine.info import Info
 from miles_sim.engine.metrics import CONTENT_TYPE, exposition
+from miles_sim.engine.utilities import Utilities
 from miles_sim.engine.weights import Weights
 from miles_sim.transport import ASGIApp
 
@@ -29,12 +30,15 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
+GENERATING = ("/generate", "/v1/completions", "/v1/chat/completions", "/invocations")
+
+
 def application(engine: "Engine") -> ASGIApp:
     """The ASGI application of this engine; `requests_open` counts what it has under way.
 
     A path that the release lacks is a 404, one that it has and this engine does not model a 501 that names it.
     """
-    handlers = {**Info(engine).handlers(), **Control(engine).handlers(), **Weights(engine).handlers()}
+    handlers = plane(engine)
     generation = _generation(engine)
     routes = [
         Route(path, generation[path], methods=methods)
@@ -61,6 +65,12 @@ def application(engine: "Engine") -> ASGIApp:
     return app
 
 
+def plane(engine: "Engine") -> dict[str, Handler]:
+    """Handlers of what does not generate, by path, for all releases."""
+    faces = Info(engine), Control(engine), Weights(engine), Utilities(engine)
+    return {path: handler for face in faces for path, handler in face.handlers().items()}
+
+
 def _generation(engine: "Engine") -> dict[str, ASGIApp]:
     """The endpoints that generate, by path. They answer a POST without the framework's routing and request objects,
     which cost more than all the thinking of a short reply."""
@@ -68,6 +78,12 @@ def _generation(engine: "Engine") -> dict[str, ASGIApp]:
     async def chat(asked: _Arrived) -> "Said":
         kind = asked.headers.get("content-type", "")
         return await engine.serving.chat(asked.body, content_type=kind, headers=asked.headers, gone=asked.gone)
+
+    async def invocations(asked: _Arrived) -> "Said":
+        """Another name for chat, which does not look at the content type."""
+        return await engine.serving.chat(
+            asked.body, content_type="application/json", headers=asked.headers, gone=asked.gone
+        )
 
     async def completions(asked: _Arrived) -> "Said":
         kind = asked.headers.get("content-type", "")
@@ -79,6 +95,7 @@ def _generation(engine: "Engine") -> dict[str, ASGIApp]:
 
     return {
         "/v1/chat/completions": _direct(chat),
+        "/invocations": _direct(invocations),
         "/v1/completions": _direct(completions),
         "/generate": _direct(generate),
     }

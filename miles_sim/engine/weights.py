@@ -2,7 +2,9 @@
 scheduler_components/weight_updater.py). No weights move: what changes is the version, and what is in flight meanwhile.
 """
 
-from typing import TYPE_CHECKING, Literal
+from hashlib import blake2b, sha256
+from random import Random
+from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,6 +24,10 @@ NOT_FLUSHED_AFTER_UPDATE = {
     ),
 }
 """`dies`: the words of the assertion by which the scheduler of a real engine ends; here the update fails with them."""
+
+
+_MOST_NUMBERS = 4_096
+"""Of a parameter."""
 
 
 class WeightUpdate(ControlBody):
@@ -77,6 +83,19 @@ class Begin(ControlBody):
     selector: Selector = "all"
 
 
+class Named(ControlBody):
+    name: str
+    truncate_size: int = 100
+
+
+class Checked(ControlBody):
+    action: str
+
+
+class CheckedBySum(ControlBody):
+    action: str = "checksum"
+
+
 class Weights:
     """The handlers, and what they keep between calls."""
 
@@ -84,6 +103,10 @@ class Weights:
         self._engine = engine
         self._groups: set[str] = set()
         self._session_open = False
+        self._whole = True
+        """False from a reset of all tensors to the next update."""
+        self._snapshot: bool | None = None
+        """Whether they were whole when they were noted down; None: they never were."""
 
     def handlers(self) -> dict[str, Handler]:
         """Handlers by path, for all releases."""
@@ -98,6 +121,8 @@ class Weights:
             "/begin_weight_update": self.begin_update,
             "/end_weight_update": self.end_update,
             "/post_process_weights": self.post_process,
+            "/get_weights_by_name": self.by_name,
+            "/weights_checker": self.checked,
         }
 
     async def from_disk(self, request: Request) -> Response:
@@ -133,6 +158,7 @@ class Weights:
         needs = engine.release.flush_needs if update.flush_cache else None
         if not await engine.scheduler.change_weights(update.weight_version, flush=needs):
             return False, NOT_FLUSHED_AFTER_UPDATE[engine.release.flush_after_update]
+        self._whole = True
         if update.weight_version is not None:
             message += f" Weight version updated to {update.weight_version}."
         return True, message
@@ -175,6 +201,49 @@ class Weights:
             return done(False, "no weight-update session is open; call begin_weight_update() first")
         self._session_open = False
         return done(True, "Success")
+
+    async def by_name(self, request: Request) -> Response:
+        """Numbers drawn from the seed, the version of the weights and the name, any name: others after an update."""
+        asked = read_body(Named, await request.body())
+        version = self._engine.scheduler.weight_version
+        draw = Random(f"{self._engine.seed}/{version}/{asked.name}")
+        return answer([round(draw.uniform(-1, 1), 6) for _ in range(min(max(asked.truncate_size, 0), _MOST_NUMBERS))])
+
+    async def checked(self, request: Request) -> Response:
+        """Tensors noted down, spoiled and compared again: an update makes them whole (utils/weight_checker.py)."""
+        body, sums = await request.body(), self._engine.release.weights_checksum
+        named = sums == "none"
+        action = read_body(Checked, body).action if named else read_body(CheckedBySum, body or b"{}").action
+        if action == "snapshot":
+            self._snapshot = self._whole
+        elif action == "reset_tensors":
+            self._whole = False
+        elif action == "compare":
+            return self._compared()
+        elif action == "checksum" and sums != "none":
+            return done(True, "Success.", **self._checksum({"role": "target"} if sums == "roles" else {}))
+        else:
+            return done(False, f"Unsupported action={action!r}")
+        return done(True, "Success.")
+
+    def _checksum(self, role: dict[str, Any]) -> dict[str, Any]:
+        """Of the one tensor that there is said to be: other ones after an update, and while it is spoiled."""
+        engine = self._engine
+        told = f"{engine.seed}/{engine.scheduler.weight_version}/{self._whole}"
+        sums = {"model.weight": blake2b(told.encode(), digest_size=8).hexdigest()}
+        whole = sha256("".join(name + value for name, value in sums.items()).encode()).hexdigest()
+        ranks = {f"{kind}_{what}": n for kind in ("tp", "dp", "pp") for n, what in enumerate(("rank", "size"))}
+        place = {**role, **ranks, "rank": 0, "size": 1}
+        return {
+            "ranks": [{"checksums": sums, "per_gpu_checksum": whole, "parallelism_info": place}],
+            "per_engine_checksum": sha256(whole.encode()).hexdigest(),
+        }
+
+    def _compared(self) -> Response:
+        if self._snapshot is None:
+            return done(False, "")
+        equal = self._snapshot == self._whole
+        return done(equal, "Success." if equal else "check tensor equality failed:\nname=model.weight")
 
     async def post_process(self, request: Request) -> Response:
         """The fork's; there are no tensors to convert."""
