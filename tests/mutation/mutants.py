@@ -26,7 +26,7 @@ class Mutant:
     """Top-level function or method, as `Sample.validate`; empty for what runs when the module is imported."""
     first: int
     last: int
-    """Lines of the innermost statement around it, or of its header."""
+    """Lines of the innermost statement around it, without its body unless it is a function."""
     statement: str
     """First line of that statement."""
     before: str
@@ -98,10 +98,12 @@ def mutants(path: Path) -> Iterator[Mutant]:
 
 
 def _lines(stack: tuple[cst.CSTNode, ...], positions: Any) -> tuple[int, int]:
-    """First and last line of the innermost statement of `stack`, without its body if it has one."""
+    """First and last line of the innermost statement of `stack`, without its body unless it is a function."""
     kinds = (cst.SimpleStatementLine, cst.BaseCompoundStatement, cst.ExceptHandler)
     statement = next((node for node in reversed(stack) if isinstance(node, kinds)), stack[0])
     place = positions[statement]
+    if isinstance(statement, cst.FunctionDef):  # its defaults show wherever it runs
+        return place.start.line, place.end.line
     body = getattr(statement, "body", None)
     if isinstance(body, cst.IndentedBlock):
         return place.start.line, max(place.start.line, positions[body.body[0]].start.line - 1)

@@ -235,7 +235,7 @@ def test_unknown_finish_reason_is_refused(reason: str, forest: Any, settings: Ro
 def test_a_prompt_that_adds_nothing_to_a_reply_is_refused(forest: Any, settings: RolloutSettings) -> None:
     first = forest.grow().record
     again = replace(first, seq=1, parent=0, prompt_ids=[*first.prompt_ids, *first.output_ids])
-    with pytest.raises(AssemblyError, match="^record 1: prompt_ids: add nothing to what record 0 left$"):
+    with pytest.raises(AssemblyError, match=r"^record 1: prompt_ids: add nothing to what record 0 left$"):
         assemble([first, again], settings=settings, tokenizer=forest.tokenizer, max_seq_len=None)
 
 

@@ -171,3 +171,61 @@ def test_broken_turn_and_no_turns_are_refused() -> None:
         merge_samples([turn(loss_mask=[1])], TOKENIZER)
     with pytest.raises(AssemblyError, match="samples: empty"):
         merge_samples([], TOKENIZER)
+
+
+def test_a_merged_sample_shares_nothing_however_deep() -> None:
+    def own() -> dict[str, Any]:
+        return {
+            "prompt": [{"role": "user", "content": ["a"]}],
+            "label": {"deep": [1]},
+            "multimodal_train_inputs": {"pixels": np.zeros(2)},
+            "metadata": {"messages": [{"content": ["x"]}], "lifecycle": [{"span": [0]}], "k": {"deep": [1]}},
+        }
+
+    first = turn(**own())
+    turns = [first, turn(first, **own())]
+    before = copy.deepcopy([sample.to_dict() for sample in turns])
+    merged = merge_samples(turns, TOKENIZER)
+    merged.prompt[0]["content"].append("b")  # type: ignore[index]
+    merged.label["deep"].append(2)
+    merged.multimodal_train_inputs["pixels"][0] = 1  # type: ignore[index]
+    merged.metadata["messages"][0]["content"].append("y")
+    merged.metadata["lifecycle"][0]["span"].append(1)
+    merged.metadata["k"]["deep"].append(2)
+    assert repr([sample.to_dict() for sample in turns]) == repr(before)
+
+
+@pytest.mark.parametrize("other", [{"pixels": np.ones(2)}, {"pixels": np.zeros(3)}, {"other": np.zeros(2)}, None, {}])
+def test_arrays_are_compared_by_what_they_hold(other: Any) -> None:
+    first = turn(multimodal_train_inputs={"pixels": np.zeros(2)})
+    alike = turn(first, multimodal_train_inputs={"pixels": np.zeros(2)})
+    assert merge_samples([first, alike], TOKENIZER).multimodal_train_inputs == {"pixels": pytest.approx([0, 0])}
+    with pytest.raises(
+        AssemblyError, match=r"^multimodal_train_inputs: .* of turn 1 differs from .* of the turn before"
+    ):
+        merge_samples([first, turn(first, multimodal_train_inputs=other)], TOKENIZER)
+
+
+def test_what_does_not_fit_is_named_with_its_turn() -> None:
+    first = turn(prompt="a", metadata={"k": 1})
+    second = turn(first, prompt="ab", metadata={"k": 1})
+    third = {"prompt": "abc", "metadata": {"k": 1}}
+    for change, named in (
+        ({"prompt": "b"}, r"^prompt: turn 2's does not begin with that of the turn before$"),
+        ({"metadata": {"k": 2}}, r"^metadata: \{'k': 2\} of turn 2 differs from \{'k': 1\}$"),
+        ({"gap": 0}, r"^tokens: turn 2 has no id between the two responses$"),
+        ({"label": "l"}, r"^label: 'l' of turn 2 differs from None of the turn before$"),
+    ):
+        with pytest.raises(AssemblyError, match=named):
+            merge_samples([first, second, turn(second, **{**third, **change})], TOKENIZER)
+    with pytest.raises(AssemblyError, match=r"^samples\[1\]: dict is not a Sample$"):
+        merge_samples([first, {}], TOKENIZER)  # type: ignore[list-item]
+
+
+def test_top_logprobs_of_another_length_are_refused_with_both() -> None:
+    first = turn(metadata={"opd_student_top_logprobs": [[1], [2]]})
+    second = turn(first, metadata={"opd_student_top_logprobs": [[1]]})
+    with pytest.raises(
+        AssemblyError, match=r"^metadata\.opd_student_top_logprobs: 1 entries in turn 1, response_length 2$"
+    ):
+        merge_samples([first, second], TOKENIZER)

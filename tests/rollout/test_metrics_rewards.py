@@ -79,3 +79,11 @@ def test_rewards_that_are_none_cost_nothing() -> None:
     assert rewarded(rows, "a") == 2
     assert mean_reward(rows) is None
     assert zero_std(rows) == pass_rates(rows, 2) == {}
+
+
+def test_a_prompt_that_teaches_nothing_is_counted_under_its_reward_to_one_digit() -> None:
+    assert zero_std([row(0, 0.26), row(1, 0.26)]) == {
+        "zero_std/count_0.3": 1,
+        "zero_std/all_zero_percentage": 0.0,
+        "zero_std/all_one_percentage": 0.0,
+    }

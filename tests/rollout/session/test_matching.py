@@ -79,6 +79,13 @@ def test_strict_keeps_apart_what_a_template_would_render_otherwise() -> None:
     assert not strict.same(call({"a": True}), call({"a": 1}))
 
 
+def test_numbers_of_any_length_are_compared_by_value() -> None:
+    loose = resolve("loose_tool_call")
+    long = "1" * 5000
+    assert loose.same(call(f'{{"a":{long}}}'), call(f'{{"a": {long}.0}}'))
+    assert not loose.same(call(f'{{"a":{long}}}'), call(f'{{"a": {long}1}}'))
+
+
 def test_role_content_only_takes_no_notice_of_tool_calls() -> None:
     assert resolve("role_content_only").same(call("{}"), {"role": "assistant", "content": ""})
 
