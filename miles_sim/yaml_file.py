@@ -11,20 +11,53 @@ from miles_sim.document import Document, DocumentError, read
 D = TypeVar("D", bound=Document)
 
 
-class _Loader(yaml.SafeLoader):
-    """`SafeLoader` that refuses a key that stands twice in a mapping."""
+class _Once:
+    """Refuses a key that stands twice in a mapping."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
             if key_node.tag == "tag:yaml.org,2002:merge":
                 continue
-            key = self.construct_object(key_node, deep=True)
+            key = self.construct_object(key_node, deep=True)  # type: ignore[attr-defined]
             if isinstance(key, Hashable) and key in seen:
                 raise yaml.MarkedYAMLError(problem=f"key {key!r} stands twice", problem_mark=key_node.start_mark)
             if isinstance(key, Hashable):
                 seen.add(key)
-        return super().construct_mapping(node, deep=deep)
+        return super().construct_mapping(node, deep=deep)  # type: ignore[misc,no-any-return]
+
+
+class _Loader(_Once, yaml.SafeLoader):
+    """Whatever is nested how deep."""
+
+
+class _QuickLoader(_Once, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """By libyaml, where it is there: five times as fast, and it falls over what is nested without end."""
+
+
+_SHALLOW = 1000
+"""Levels for which libyaml is safe."""
+
+
+def _parsed(text: str) -> tuple[yaml.Node | None, Any]:
+    """The root, and the data; `YAMLError` in the words of the Python loader."""
+    opened = text.count("[") + text.count("{") + text.count("- ") + text.count("? ")
+    indent = max((len(line) - len(line.lstrip(" ")) for line in text.splitlines()), default=0)
+    if opened + indent < _SHALLOW:
+        try:
+            return _by(_QuickLoader, text)
+        except yaml.YAMLError:
+            pass
+    return _by(_Loader, text)
+
+
+def _by(kind: Any, text: str) -> tuple[yaml.Node | None, Any]:
+    loader = kind(text)
+    try:
+        root = loader.get_single_node()
+        return root, None if root is None else loader.construct_document(root)
+    finally:
+        loader.dispose()
 
 
 class YamlFile:
@@ -34,22 +67,15 @@ class YamlFile:
         """Raises `DocumentError` for a file that cannot be read or is no YAML."""
         self.path = Path(path)
         try:
-            loader = _Loader(self.path.read_text(encoding="utf-8"))
+            self._root, self.data = _parsed(self.path.read_text(encoding="utf-8"))
         except OSError as error:
             raise DocumentError(f"{self.path}: cannot be read: {error.strerror}") from None
         except UnicodeDecodeError as error:
             raise DocumentError(f"{self.path}: not UTF-8: {error.reason} at byte {error.start}") from None
         except yaml.YAMLError as error:
             raise DocumentError(f"{self.path}: {_fault(error)}") from None
-        try:
-            self._root: yaml.Node | None = loader.get_single_node()
-            self.data: Any = None if self._root is None else loader.construct_document(self._root)
-        except yaml.YAMLError as error:
-            raise DocumentError(f"{self.path}: {_fault(error)}") from None
         except RecursionError:
             raise DocumentError(f"{self.path}: nested too deeply") from None
-        finally:
-            loader.dispose()
 
     def line(self, place: Sequence[str | int]) -> int | None:
         """Line (from 1) of the deepest part of `place` that the file holds."""
