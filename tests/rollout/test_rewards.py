@@ -147,7 +147,7 @@ def test_nothing_else_said_unequal_siblings_are_refused() -> None:
     rows = [row(3, 1.0), row(3, 0.5)]
     with pytest.raises(RewardError, match="siblings must share one"):
         group_rewards(rows, [1.0, 0.5])
-    with pytest.raises(RewardError, match="^unequal: 'sum' is not one of"):
+    with pytest.raises(RewardError, match=r"^unequal: 'sum' is not one of"):
         group_rewards(rows, [1.0, 1.0], "sum")  # type: ignore[arg-type]
-    with pytest.raises(RewardError, match="^normalize: 'max' is not one of"):
+    with pytest.raises(RewardError, match=r"^normalize: 'max' is not one of"):
         normalized(rows, [1.0, 1.0], "max")  # type: ignore[arg-type]

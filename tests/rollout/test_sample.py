@@ -227,3 +227,17 @@ def test_effective_id_takes_zero_for_an_id() -> None:
     assert Sample(rollout_id=0, index=5).effective_id == 0
     assert Sample(index=0).effective_id == 0
     assert Sample().effective_id is None
+
+
+def test_words_for_how_a_sample_ended_are_miles() -> None:
+    assert [status.value for status in Status] == ["pending", "completed", "truncated", "aborted", "failed"]
+
+
+def test_a_sample_starts_pending_and_empty() -> None:
+    """Whoever adds to it relies on what it starts from."""
+    sample = Sample()
+    assert (sample.status, sample.tokens, sample.response, sample.response_length) == (Status.PENDING, [], "", 0)
+    assert (sample.prompt, sample.metadata, sample.weight_versions) == ("", {}, [])
+    assert (sample.remove_sample, sample.non_generation_time) == (False, 0.0)
+    optional = ["index", "rollout_id", "group_index", "reward", "loss_mask", "rollout_log_probs", "adapter", "label"]
+    assert {name: getattr(sample, name) for name in optional} == dict.fromkeys(optional)

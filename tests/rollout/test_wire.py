@@ -247,3 +247,43 @@ def test_metadata_of_the_session_that_is_no_json_is_refused_by_its_place() -> No
 def test_an_input_that_holds_what_assembly_sets_is_refused_by_the_key() -> None:
     with pytest.raises(WireError, match=rf"^{META}\.samples\[0\]\.metadata\.leaf: the input sample has it, too$"):
         crossed(computed(), into=Sample(metadata={"leaf": 1}))
+
+
+def test_the_layout_is_miles() -> None:
+    """Both sides may be of other releases: a name that changes is noticed here."""
+    tensors = load(encode_samples([computed()], {"a": 1}, session="v2"))
+    arrays = ("tokens", "loss_mask", "rollout_log_probs", "rollout_routed_experts", "rollout_indexer_topk")
+    assert {name: array.dtype.name for name, array in tensors.items()} == {
+        "_samples_meta": "uint8",
+        **dict(zip([f"{name}.0" for name in arrays], ["int64", "uint8", "float64", "int32", "int32"], strict=True)),
+    }
+    meta = orjson.loads(tensors["_samples_meta"].tobytes())
+    assert set(meta) == {"samples", "session", "session_metadata", "empty_reason"}
+    assert meta["samples"][0] == {
+        "nulls": [],
+        "response": "añb",
+        "response_length": 2,
+        "status": "truncated",
+        "weight_versions": ["1", "2"],
+        "spec_info": computed().spec_info.to_dict(),
+        "prefix_cache_info": {"cached_tokens": 1, "total_prompt_tokens": 2},
+        "metadata": {"leaf": {"node_id": 0}},
+        "reward": 0.5,
+    }
+
+
+@pytest.mark.parametrize("reason", ["no_records", "all_truncated", "none_picked"])
+def test_each_reason_to_be_empty_crosses(reason: str) -> None:
+    payload = encode_samples([], {}, reason, session="v2")
+    assert decode_samples(payload, Sample(), session="v2").empty_reason == reason
+    with pytest.raises(WireError, match=f"empty_reason: '{reason}' beside 1 samples"):
+        encode_samples([computed()], {}, reason, session="v2")
+
+
+@pytest.mark.parametrize("kept", ["tokens", "metadata", "response", "response_length", "status", "weight_versions"])
+def test_what_a_sample_always_has_is_never_null(kept: str) -> None:
+    with pytest.raises(WireError, match=rf"samples\[0\]\.(nulls|{kept})"):
+        decode_samples(tampered(set_row(nulls=[kept])), Sample(), session="v2")
+    if kept != "tokens":
+        with pytest.raises(WireError, match=rf"samples\[0\]\.{kept}: None is not"):
+            decode_samples(tampered(set_row(**{kept: None})), Sample(), session="v2")

@@ -260,6 +260,13 @@ async def test_closing_the_server_ends_what_is_under_way(sessions: Any, user: An
     assert sessions.server.sessions_open == 0
 
 
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS"])
+async def test_a_method_that_only_asks_goes_to_the_engine_too(sessions: Any, method: str) -> None:
+    response = await sessions.client.request(method, f"{sessions.url}/a", headers={"origin": "x"})
+    assert response.status_code == {"HEAD": 203, "OPTIONS": 405}[method]
+    assert "error" not in response.text  # what is not allowed is so by the engine's word
+
+
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
 async def test_any_other_path_goes_to_the_engine(sessions: Any, method: str) -> None:
     response = await sessions.client.request(method, f"{sessions.url}/a%20b/c?d=e", content=b"x")
