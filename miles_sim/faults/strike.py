@@ -62,8 +62,9 @@ class Strike:
     connection is closed in order, before all that was announced has been sent."""
     headers: bool = False
     """Status line and headers are handed over before the ending; with `whole` they always are."""
-    body_bytes: int | None = None
-    """Bytes of the body handed over before the ending, if `headers` are; None: none, or all with `whole`."""
+    body_bytes: int | float | None = None
+    """Bytes of the body handed over before the ending, if `headers` are; a float: that share of it, rounded down; None:
+    none, or all with `whole`."""
     chunk_bytes: int | None = None
     """The body comes in pieces of so many bytes; None: as it is."""
     life: tuple["Life", ...] = ()
@@ -71,6 +72,13 @@ class Strike:
     leaves: Literal["agent", "rollout"] | None = None
     """Who stops waiting at that place, in lieu of an ending: the agent hangs up on its request, which this exchange is
     or serves, or the task that runs the whole rollout is cancelled. Nobody is left to be answered."""
+
+    def arriving(self, length: int) -> int:
+        """How many bytes of a body of that length are handed over."""
+        if self.ending == "whole":
+            return length
+        share = self.body_bytes or 0
+        return int(share * length) if isinstance(share, float) else share
 
     def stand_in(self, asked: Asked) -> Answer | None:
         """The answer to a request that is not delivered."""

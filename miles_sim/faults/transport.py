@@ -1,20 +1,24 @@
 """Strikes carried out in this process: an httpx transport between two parts of a play."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Container, Coroutine
 from typing import Any, NoReturn, Protocol
 
 import httpx
 
 from miles_sim.faults.injector import THROUGH, Injector, Meeting
 from miles_sim.faults.lives import Lives
+from miles_sim.faults.locate import edge_of
 from miles_sim.faults.made import names_of
+from miles_sim.faults.place import Edge
 from miles_sim.faults.strike import Answer, Asked, CannotStrike, Strike
 
 _DROPPED = frozenset({"content-length", "content-encoding", "transfer-encoding"})
 """Response headers that belong to the connection, not to the body that was read."""
 
 
+Waiting = dict[tuple[int, str], list["asyncio.Future[httpx.Response]"]]
+"""What an agent waits for, by rollout and step: more than one where it asks twice at once."""
 _TURNS = 100
 """Turns of the event loop within which a cancellation reaches whoever waits."""
 
@@ -35,20 +39,32 @@ class FaultTransport(httpx.AsyncBaseTransport):
     """Hands requests to `inner`, less what `injector` strikes.
 
     Time is virtual: who waits for what never comes gets `httpx.ReadTimeout` at once, if the request has a read
-    timeout; else it waits until it is cancelled. `inner` stays the caller's to close.
+    timeout; else it waits until it is cancelled. `edges`: those that are struck here, None for all that pass.
+    `agents`: what agents wait for, in common with the other transports of a play. `inner` stays the caller's to close.
     """
 
-    def __init__(self, inner: httpx.AsyncBaseTransport, injector: Injector, lives: Lives, others: Others) -> None:
+    def __init__(
+        self,
+        inner: httpx.AsyncBaseTransport,
+        injector: Injector,
+        lives: Lives,
+        others: Others,
+        *,
+        edges: Container[Edge] | None = None,
+        agents: Waiting | None = None,
+    ) -> None:
         self._inner = inner
         self._injector = injector
         self._lives = lives
         self._others = others
-        self._agents: dict[tuple[int, str], list[asyncio.Future[httpx.Response]]] = {}
-        """What an agent waits for, by rollout and step: more than one where it asks twice at once."""
+        self._edges = edges
+        self._agents: Waiting = {} if agents is None else agents
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         body = await request.aread()
         asked = Asked(request.method, request.url.raw_path.decode(), tuple(request.headers.multi_items()), body)
+        if self._edges is not None and edge_of(asked) not in self._edges:
+            return await self._inner.handle_async_request(request)
         meeting = self._injector.meet(asked)
         if meeting is None:
             return await self._inner.handle_async_request(request)
@@ -170,7 +186,7 @@ class FaultTransport(httpx.AsyncBaseTransport):
 async def _ended(strike: Strike, answer: Answer | None, request: httpx.Request) -> httpx.Response:
     if answer is None or (strike.ending != "whole" and not strike.headers):
         await _broken(strike, request, begun=False)
-    cut = None if strike.ending == "whole" else strike.body_bytes or 0
+    cut = strike.arriving(len(answer.body))
     headers = [*answer.headers, ("content-length", str(len(answer.body)))]
     return httpx.Response(
         answer.status, headers=headers, stream=_Body(strike, answer.body[:cut], request), request=request

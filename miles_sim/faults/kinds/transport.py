@@ -122,6 +122,12 @@ def cut_byte(params: Bytes, random: Random) -> Strike:
     return Strike(reply=_longer_than(params.bytes), ending="closed", headers=True, body_bytes=params.bytes)
 
 
+@_kind("transport-cut-fraction", verdict="reject", reason=_LOST, params=Fraction)
+def cut_fraction(params: Fraction, random: Random) -> Strike:
+    """The connection is closed in order after a share of the body."""
+    return Strike(ending="closed", headers=True, body_bytes=params.fraction)
+
+
 @_kind("transport-cut-chunk", verdict="reject", reason=_LOST, params=Chunks)
 def cut_chunk(params: Chunks, random: Random) -> Strike:
     """The body comes in pieces, and the connection is closed after so many of them."""
