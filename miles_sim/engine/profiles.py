@@ -117,7 +117,10 @@ class ChatWire(Document):
     """`sglext.routed_experts` is sent beside `meta_info` too, which has them."""
     empty_content: Literal["", "null"]
     no_tool_calls: Literal["null", "omitted"]
-    tool_call_index: Literal["zero", "position", "minus_one"]
+    tool_call_index: Literal["tool", "position", "minus_one"]
+    """`index` of a whole message's call: the number that its parser gave it (`tool`: with most, the place of the called
+    tool in the request; Kimi's counts calls), its place in the reply, or -1 from parsers that give no number. Calls in
+    a JSON array are numbered by place in all releases."""
     unparsed_tool_block: Literal["kept", "dropped"]
     """A tool block without one valid call. `kept`: raw text, no calls, yet `tool_calls`; `dropped`: the text
     before the block, `stop`."""

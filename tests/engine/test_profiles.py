@@ -194,7 +194,7 @@ def test_chat_knows_the_fields_of_its_release_and_no_later_ones(name: str) -> No
 BEHAVIOUR: dict[str, tuple[Callable[[profiles.Profile], Any], dict[int, Any], Any]] = {
     "empty content": (lambda p: p.chat.empty_content, {6: "null", 13: ""}, ""),
     "no tool calls": (lambda p: p.chat.no_tool_calls, {6: "null", 23: "omitted"}, "null"),
-    "tool call index": (lambda p: p.chat.tool_call_index, {6: "minus_one", 10: "zero", 23: "position"}, "zero"),
+    "tool call index": (lambda p: p.chat.tool_call_index, {6: "minus_one", 10: "tool", 23: "position"}, "tool"),
     "unparsed block": (lambda p: p.chat.unparsed_tool_block, {6: "kept", 16: "dropped"}, "kept"),
     "experts twice": (lambda p: p.chat.experts_with_meta_info, {6: True, 20: False}, True),
     "queue abort": (lambda p: p.chat.aborted_in_queue, {6: "crashes", 10: "empty"}, "empty"),
