@@ -260,3 +260,15 @@ def test_assembling_costs_the_ids_of_the_path_not_their_square(forest: Any, sett
     sample = assemble(records, settings=settings, tokenizer=forest.tokenizer, max_seq_len=None)
     assert sample is not None
     assert Counted.looked_at <= 4 * len(sample.tokens)
+
+
+def test_lifecycle_tells_what_is_left_out_and_that_nothing_of_it_is_here(
+    forest: Any, settings: RolloutSettings
+) -> None:
+    first = forest.grow(sampled=4)
+    second = forest.grow(forest.grow(first, sampled=5), text="more", sampled=2)
+    limit = len(first.record.prompt_ids) + 2
+    sample = build(forest, second.path, settings, limit)
+    told = [(s["turn"], s["span"], s["sampled"], s["dropped"]) for s in sample.metadata["lifecycle"]]
+    assert told == [(1, [limit - 2, limit], 5, "max_seq_len"), (2, None, 6, "max_seq_len"), (3, None, 3, "max_seq_len")]
+    assert sample.metadata["dropped"] == {"max_seq_len": {"turns": 2, "tokens": 3 + 6 + 3}}

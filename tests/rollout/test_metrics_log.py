@@ -98,3 +98,10 @@ def test_rollouts_without_reward_are_told_and_leave_the_mean_alone() -> None:
 def test_an_evaluation_tells_the_age_of_its_weights_too() -> None:
     figures = eval_metrics({"a": EvalSet([row(0, weight_versions=["3"])])}, current_version=5)
     assert figures["eval/a/weight_version/age/mean"] == 2.0
+
+
+def test_rewards_of_an_evaluation_are_those_of_its_key() -> None:
+    rows = [row(0, {"a": 1.0}), row(1, {"a": 0.0}), row(2, {"a": None}), placeholder(3)]
+    figures = eval_metrics({"a": EvalSet(rows, n=2, reward_key="a")})
+    assert (figures["eval/a"], figures["eval/a-none_reward_ratio"]) == (0.5, 0.5)
+    assert figures["eval/a-pass@1"] == 0.5

@@ -194,7 +194,7 @@ def set_tensor(name: str, value: Any) -> Callable[[dict[str, Any], dict[str, Any
         (set_row(weight_versions=[1]), "weight_versions"),
         (set_row(spec_info={"spec_verify_ct": -1}), "spec_verify_ct"),
         (set_row(prefix_cache_info={"speed": 1}), "speed"),
-        (set_row(reward="high"), "reward"),
+        (set_row(reward="high"), rf"^{META}\.samples\[0\]\.reward: 'high' is not int, float, dict, null$"),
         (set_row(nulls=["tokens"]), "nulls"),
         (set_row(nulls=["metadata"]), "nulls"),
         (set_row(nulls=["loss_mask"]), r"loss_mask\.0"),

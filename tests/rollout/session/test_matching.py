@@ -1,4 +1,5 @@
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -79,6 +80,15 @@ def test_strict_keeps_apart_what_a_template_would_render_otherwise() -> None:
     assert not strict.same(call({"a": True}), call({"a": 1}))
 
 
+def test_nothing_but_arguments_is_compared_by_what_it_spells() -> None:
+    loose = resolve("loose_tool_call")
+    left, right = call("{}"), call("{}")
+    left["tool_calls"][0]["function"]["name"], right["tool_calls"][0]["function"]["name"] = '{"a":1}', '{"a": 1}'
+    assert not loose.same(left, right)
+    left, right = call("{}", type='{"a":1}'), call("{}", type='{"a": 1}')
+    assert not loose.same(left, right)
+
+
 def test_numbers_of_any_length_are_compared_by_value() -> None:
     loose = resolve("loose_tool_call")
     long = "1" * 5000
@@ -96,6 +106,8 @@ def test_an_own_matcher_that_raises_or_gives_no_bool_is_named() -> None:
 
     with pytest.raises(MatcherError, match=r"broken raised KeyError"):
         resolve(broken).same({}, {})
+    with pytest.raises(MatcherError, match=r"functools\.partial\(.*broken.* raised KeyError: 'role'"):
+        resolve(partial(broken)).same({}, {})
     with pytest.raises(MatcherError, match=r"gave int, not a bool"):
         resolve(lambda stored, replayed: 1).same({}, {})  # type: ignore[arg-type, return-value]
 
