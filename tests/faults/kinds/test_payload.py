@@ -3,6 +3,7 @@
 import base64
 import json
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,8 @@ def test_a_kind_strikes_some_route_of_some_release(kind: str, changed: Any, repl
     struck = 0
     for profile in PROFILES:
         for route in ROUTES:
-            try:
+            with suppress(CannotStrike):
                 struck += bool(changed(kind, reply(route, profile)))
-            except CannotStrike as error:
-                assert str(error)
     assert struck, "it can strike nothing at all"
 
 
