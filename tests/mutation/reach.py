@@ -29,6 +29,8 @@ class Reach:
     """Test id or `case:scenario/session` to its duration, under trace."""
     lines: dict[str, dict[str, list[int]]]
     """File, relative to the root, to line to numbers of those that run it, in the order of `seconds`."""
+    broken: list[str]
+    """What fails on the untouched code, and so judges nothing."""
 
     def of(self, mutant: Mutant) -> tuple[list[str], list[str]]:
         """Tests and cases that run the mutant's statement, quickest first."""
@@ -45,7 +47,8 @@ class Reach:
         return self._sorted([everyone[n] for n in numbers] or everyone)
 
     def _sorted(self, names: list[str]) -> tuple[list[str], list[str]]:
-        names = sorted(names, key=lambda name: (self.seconds[name], name))
+        sound = set(names) - set(self.broken)
+        names = sorted(sound, key=lambda name: (self.seconds[name], name))
         cases = [name.removeprefix("case:") for name in names if name.startswith("case:")]
         return [name for name in names if not name.startswith("case:")], cases
 
@@ -73,9 +76,9 @@ class Tracer:
             with self._traced(f"case:{case}"):
                 broken = pack.first_broken([case])
             if broken:
-                self.broken.append(f"{case}: {broken.verdict} {broken.by}")
-        reach = {} if self.broken else {"seconds": self._seconds, "lines": self._lines}
-        self._out.write_text(json.dumps({"broken": self.broken, "reach": reach}))
+                self.broken.append(f"case:{case}")
+        reach = {"seconds": self._seconds, "lines": self._lines, "broken": self.broken}
+        self._out.write_text(json.dumps(reach))
 
     @contextmanager
     def _traced(self, name: str) -> Iterator[None]:
