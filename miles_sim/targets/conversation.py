@@ -6,10 +6,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from miles_sim.rollout.apart import apart
+from miles_sim.rollout.errors import CancelledInsideError
 from miles_sim.targets.advice import Advice, on_silence, on_start
 from miles_sim.targets.base import AgentFunction, PlayError, TargetError
 from miles_sim.targets.channel import Channel
-from miles_sim.targets.worker import GRACE, error_document
+from miles_sim.targets.worker import GRACE, error_document, spelled
 
 Message = dict[str, Any]
 _READY = 0
@@ -135,7 +137,9 @@ class Conversation:
         try:
             if request.agent is None:
                 raise TargetError(f"{self._name}: called an agent where there is none to call")
-            answer = {"value": await request.agent(**arguments)}
+            answer = spelled(await apart(request.agent(**arguments)))
+        except CancelledInsideError:
+            answer = {"error": error_document(asyncio.CancelledError())}
         except Exception as error:
             answer = {"error": error_document(error)}
         self._channel.send({"answer": call, **answer})

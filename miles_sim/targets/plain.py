@@ -10,6 +10,8 @@ from typing import Any
 _SCALARS = (str, int, float, bool, type(None))
 _EXACT = frozenset(_SCALARS)
 _SESSION = re.compile(r"http://[\w.-]+(?::\d+)?/sessions\b(?:/[0-9a-fA-F-]+)?")
+_ID = re.compile(r"\b(?:0x[0-9a-f]{6,16}|[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
+"""An address in memory, or a random id."""
 
 
 def plain(value: Any) -> Any:
@@ -43,8 +45,8 @@ def scalar_or_rows(array: Any) -> Any:
 
 
 def scrubbed(error: Mapping[str, Any]) -> dict[str, Any]:
-    """An error document without what differs from run to run: ports and session ids."""
-    message = _SESSION.sub("http://sessions/sessions", error["message"])
+    """An error document without what differs from run to run: ports, session ids, addresses of objects."""
+    message = _ID.sub("…", _SESSION.sub("http://sessions/sessions", error["message"]))
     return {**error, "message": message}
 
 

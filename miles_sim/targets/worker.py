@@ -11,7 +11,7 @@ One JSON object a line, requests on the input, answers on the output:
     <- {"ready": 1}                               or {"ready": 0, "error": …} where the target cannot be loaded
     -> {"id": 1, "op": "describe"}                <- {"id": 1, "value": …} or {"id": 1, "error": …}
     -> {"id": 2, "op": "play", "job": …}          <- {"call": 1, "id": 2, "agent": {rollout, base_url, …}}, any number
-    -> {"answer": 1, "value": …} or {"answer": 1, "error": …}
+    -> {"answer": 1, "value": …} or {"answer": 1, "error": …}, or {"answer": 1, "pickle": …} for what is no JSON
                                                   <- {"cancel": 1, "id": 2} where the target gives a call up
     -> {"id": 3, "op": "close"}                   <- {"id": 3, "value": null}, and the worker ends
 
@@ -21,11 +21,13 @@ ends when its input does.
 
 import argparse
 import asyncio
+import base64
 import builtins
 import contextlib
 import importlib
 import json
 import os
+import pickle
 import sys
 import threading
 import traceback
@@ -44,8 +46,25 @@ def error_document(error: BaseException) -> dict[str, Any]:
     return {"type": type(error).__name__, "bases": bases, "message": str(error)}
 
 
-def rebuilt(document: Any) -> Exception:
+def spelled(value: Any) -> dict[str, Any]:
+    """What an agent returned, as an answer of the conversation: JSON, or a pickle of what JSON would change."""
+    try:
+        if json.loads(json.dumps(value, allow_nan=False)) == value:
+            return {"value": value}
+    except (TypeError, ValueError, RecursionError):
+        pass
+    return {"pickle": base64.b64encode(pickle.dumps(value)).decode()}
+
+
+def read_value(answer: Any) -> Any:
+    """What `spelled` was given. Both ends are one user's, who starts the one from the other."""
+    return pickle.loads(base64.b64decode(answer["pickle"])) if "pickle" in answer else answer["value"]
+
+
+def rebuilt(document: Any) -> BaseException:
     """An exception of the same name, message and nearest built-in base as the one that crossed."""
+    if document["type"] == "CancelledError":
+        return asyncio.CancelledError()
     message = document["message"]
     known = (getattr(builtins, name, None) for name in (document["type"], *document["bases"]))
     base = next((b for b in known if isinstance(b, type) and issubclass(b, Exception)), Exception)
@@ -91,6 +110,9 @@ class Worker:
         try:
             value = await self._do(message)
             self.send({"id": message["id"], "value": value})
+        except asyncio.CancelledError as error:
+            self.send({"id": message["id"], "error": error_document(error)})  # an agent's own may have come through
+            raise
         except Exception as error:
             self.send({"id": message["id"], "error": error_document(error)})
         if message["op"] == "close":
@@ -133,7 +155,7 @@ class Worker:
         if "error" in message:
             future.set_exception(rebuilt(message["error"]))
         else:
-            future.set_result(message["value"])
+            future.set_result(read_value(message))
 
 
 def claim_stdio() -> tuple[IO[bytes], IO[bytes]]:

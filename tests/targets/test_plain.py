@@ -68,6 +68,14 @@ def test_errors_lose_ports_and_session_ids():
     assert scrubbed(error)["message"] == "POST http://sessions/sessions/samples failed with 422"
 
 
+@pytest.mark.parametrize(
+    "varying", ["0x7f11d1737840", "2adf9b44138241e3bf6a73a6789d33bc", "2adf9b44-1382-41e3-bf6a-73a6789d33bc"]
+)
+def test_errors_lose_ids_and_addresses_that_are_others_in_each_run(varying):
+    error = {"type": "ValueError", "bases": [], "message": f"'{varying}' is none, 0x10 and deadbeef are"}
+    assert scrubbed(error)["message"] == "'…' is none, 0x10 and deadbeef are"
+
+
 def test_independent_objects_share_nothing():
     assert shared_objects({"input": Thing(), "0": Thing(), "1": Thing()}) == []
 
