@@ -28,7 +28,7 @@ _EVERY_ROLLOUT_NEEDS = (
     ("miles/utils/processing_utils.py",),
     ("miles/rollout/base_types.py",),
     ("miles/rollout/generate_hub/agentic_tool_call.py",),
-    ("miles/rollout/session/server.py", "miles/rollout/session/session_server.py"),
+    ("miles/rollout/session/server.py", "miles/rollout/session/session_server.py", "miles/router/router.py"),
 )
 """Files of a miles source tree; of each entry one."""
 

@@ -15,6 +15,7 @@ from .miles_arguments import arguments
 from .miles_batch import Batch
 from .miles_functions import Rollouts, functions
 from .miles_release import NODE_CAP, Release, find_release
+from .miles_router import settings
 from .miles_serving import http_client, listener, open_sessions, replaced, served
 from .miles_wire import tapped
 from .views import rollout_view, sample_view
@@ -41,6 +42,8 @@ class MilesTarget:
             at = stack.enter_context(listener(job.get("session_listen") or 0))
             url = job.get("session_url") or f"http://127.0.0.1:{at.getsockname()[1]}"
             args = arguments(job, checkpoint=self._checkpoint(job), session_url=url)
+            if self._release.routed and job["session"] != "direct":
+                vars(args).update(settings(url))
             app = None
             if job["session"] != "direct":
                 app = self._release.session_server(args, job["engine_url"]).app

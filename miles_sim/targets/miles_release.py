@@ -9,16 +9,19 @@ import re
 import sys
 import types
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from .base import CAPABILITIES
 from .miles_functions import PICKER, POSTPROCESSOR
+from .miles_router import PATCH, ROUTER, RouterSessions, find_router
 from .miles_wire import find_wire
 from .missing import missing_modules
 
 ENGINE_ACTOR = "miles.backends.sglang_utils.sglang_engine"
 """The trainer's modules import the actor that runs a GPU engine, and never touch it on the way from samples to data."""
+_SERVERS = ("miles.rollout.session.server", "miles.rollout.session.session_server")
 _TREES = "miles.rollout.session.v2"
 NODE_CAP = "MAX_NODES"
 """Most generations of a tree, in its module."""
@@ -59,6 +62,8 @@ class Release:
     http_utils: Any
     direct: tuple[Any, Any] | None = None
     """Its `generate` without tools and with them."""
+    routed: bool = False
+    """Sessions are routes of its own router."""
     driver: Any = None
     """The module to which samples come as bytes."""
     tree: Any = None
@@ -121,22 +126,35 @@ def _found_release() -> Release:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # tokenizers come from a folder; nothing is to be looked up
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     stand_ins: list[str] = []
-    server = first_of("miles.rollout.session.server", "miles.rollout.session.session_server")
-    _keep_event_handlers(server, stand_ins)
     release = Release(
         version=_version(),
         sample=_imported("miles.utils.types", stand_ins).Sample,
         generate=_imported("miles.rollout.generate_hub.agentic_tool_call", stand_ins).generate,
         generate_input=_imported("miles.rollout.base_types", stand_ins).GenerateFnInput,
-        session_server=_imported(server, stand_ins).SessionServer,
+        session_server=_session_server(stand_ins),
         load_tokenizer=_imported("miles.utils.processing_utils", stand_ins).load_tokenizer,
         http_utils=_imported("miles.utils.http_utils", stand_ins),
+        routed=not any(map(exists, _SERVERS)),
         stand_ins=stand_ins,
     )
     _find_sample_parts(release)
     _find_session_parts(release)
     _find_direct(release)
     return release
+
+
+def _session_server(stand_ins: list[str]) -> Any:
+    """What serves sessions, made of settings and the engine's URL."""
+    server = next((name for name in _SERVERS if exists(name)), None)
+    if server is not None:
+        _keep_event_handlers(server, stand_ins)
+        return _imported(server, stand_ins).SessionServer
+    _keep_event_handlers(ROUTER, stand_ins)
+    router = find_router()
+    if router is None:
+        raise ImportError(f"miles has none of {', '.join(_SERVERS)}, and no sessions in its router")
+    stand_ins.append(PATCH)
+    return partial(RouterSessions, router)
 
 
 def _find_sample_parts(release: Release) -> None:
@@ -217,13 +235,6 @@ def exists(name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     except ImportError:
         return False
-
-
-def first_of(*names: str) -> str:
-    found = next((name for name in names if exists(name)), None)
-    if found is None:
-        raise ImportError(f"miles has none of {', '.join(names)}")
-    return found
 
 
 def _version() -> str:
