@@ -5,7 +5,7 @@ from itertools import pairwise
 from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.rule import RolloutCase
 
-from ._struck import forgone
+from ._struck import EXTRA, forgone
 from ._truth import SOUND_HOOKS, fits, has_compaction, has_subagents, hook_fails, step_keys, trained
 
 
@@ -71,7 +71,8 @@ def order_stable(case: Case, rollout: RolloutCase, see: Recorder) -> None:
     places = []
     for number, _, found in trained(rollout):
         last = found.generations[-1].id
-        together = rollout.lineage.by_id[last].step in parallel
+        step = rollout.lineage.by_id[last].step
+        together = step in parallel or EXTRA in step
         places.append((number, len(found.spans), None if together else order[last]))
     for (_, length, place), (number, next_length, next_place) in pairwise(places):
         tied = length == next_length

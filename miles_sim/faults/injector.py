@@ -54,6 +54,12 @@ class Injector:
             self._read.add("engine")
         self.hangs_up = any(strike.leaves == "agent" for _, strike in strikes)
         """An agent may be made to leave while it waits."""
+        self.cancels = any(strike.leaves == "rollout" for _, strike in strikes)
+        """The task of a rollout may be cancelled."""
+
+    @property
+    def orders(self) -> tuple[Order, ...]:
+        return self._orders
 
     def reads(self, edge: Edge) -> bool:
         """An answer that nothing strikes matters all the same: for a later strike, or for what the model was to say."""

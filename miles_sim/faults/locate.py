@@ -44,6 +44,17 @@ class Spot:
 Locate = Callable[[Asked], Spot | None]
 
 
+def edge_of(asked: Asked) -> Edge | None:
+    """The edge that a request passes, by its path alone; None for what no plan asks."""
+    path = asked.path.partition("?")[0]
+    if path in _ENGINE:
+        return "engine"
+    found = _SESSION.search(path)
+    if found is not None:
+        return "session" if found.group(2).startswith("/v1") else "driver"
+    return "driver" if path == "/sessions" else None
+
+
 def questions(plan: Plan) -> tuple[Question, ...]:
     """Each question of the plan once, in its order; a retry is a further attempt of what it asks again."""
     order = {key: number for number, (key, _) in enumerate(walk(plan.steps))}

@@ -26,6 +26,7 @@ CAPABILITIES: dict[str, str] = {
     "batch.trim": "cuts a batch into whole training steps, and tells what fills none",
     "batch.shards": "splits train data between data-parallel ranks",
     "batch.metrics": "computes rollout metrics",
+    "faults.cancel": "the task of one rollout can be cancelled from outside",
     "faults.driver": "its session server can be put behind another address, so that what the driver asks may fail",
     "leaks": "can tell the sessions and requests left open",
 }

@@ -54,6 +54,7 @@ class ReferenceTarget:
             raise ValueError(f"settings: {decided[0]!r} is decided by the scenario that is played")
         self._network = network
         self._settings = RolloutSettings(**settings)
+        self._absent = {} if network is not None else {"faults.cancel": "its rollouts run in another process"}
         self._cancellers = {} if network is None else network.cancellers
 
     async def describe(self) -> TargetInfo:
@@ -62,8 +63,8 @@ class ReferenceTarget:
             version=miles_sim.__version__,
             python=platform.python_version(),
             optimize=sys.flags.optimize,
-            capabilities=list(CAPABILITIES),
-            absent={},
+            capabilities=[name for name in CAPABILITIES if name not in self._absent],
+            absent=self._absent,
             stand_ins=[],
         )
 
@@ -77,7 +78,7 @@ class ReferenceTarget:
             return _document(job, results)
         settings = self._for(job, job["session"])
         server = SessionServer(settings, tokenizer, job["engine_url"], transport=self._network)
-        async with self._reachable(server) as url, _way(self._network) as way:
+        async with self._reachable(server, job) as url, _way(self._network) as way:
             rollouts = [_Rollout(job, number, settings, url, way, agent) for number in range(len(job["inputs"]))]
             self._cancellers.update((number, rollout.cancel) for number, rollout in enumerate(rollouts))
             results = await asyncio.gather(*(rollout.play() for rollout in rollouts))
@@ -109,11 +110,11 @@ class ReferenceTarget:
         """Nothing outlives a play."""
 
     @asynccontextmanager
-    async def _reachable(self, server: SessionServer) -> AsyncIterator[str]:
+    async def _reachable(self, server: SessionServer, job: Job) -> AsyncIterator[str]:
         try:
             if self._network is None:
-                async with serve(server.app) as url:
-                    yield url
+                async with serve(server.app, port=job.get("session_listen", 0)) as url:
+                    yield job.get("session_url", url)
                 return
             self._network.mount(SESSION_HOST, server.app)
             try:

@@ -7,11 +7,9 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
-
-import httpx
 
 from miles_sim.agent.direct import ToolBench, opening, turns
 from miles_sim.agent.player import play_plan
@@ -25,13 +23,12 @@ from miles_sim.targets.observation import Observation
 from miles_sim.tokenizer import FAMILIES, built_in
 from miles_sim.transport import LocalNetwork, serve
 from miles_sim.verify.abandoned import KEY, Abandoned
+from miles_sim.verify.passage import passage
 from miles_sim.verify.rule import Case
 from miles_sim.verify.struck import Faults
 from miles_sim.verify.tap import App, Tap
 
 ENGINE_HOST = "engine"
-AGENT_TIMEOUT = 600.0
-"""Seconds that the agent waits for an answer, as OpenAI's client does by default."""
 
 
 async def play(
@@ -72,7 +69,11 @@ async def _once(
     async with AsyncExitStack() as stack:
         engine_url = await stack.enter_async_context(_reachable(tap, network))
         faults = Faults(scenario, session, {} if network is None else network.cancellers)
-        client = await stack.enter_async_context(_client(network, faults if scenario.faults else None, engine_url))
+        driver = "faults.driver" in info["capabilities"]
+        way = await stack.enter_async_context(
+            passage(engine_url, network, faults if scenario.faults else None, driver=driver)
+        )
+        client = way.client
         abandoned = Abandoned(scenario, client, tap)
 
         async def agent(
@@ -97,7 +98,7 @@ async def _once(
                 await abandoned.leave(rollout, base_url, request_kwargs)
             return returned
 
-        job = _job(scenario, session, engine_url)
+        job = way.told(_job(scenario, session, engine_url))
         try:
             document = await asyncio.wait_for(target.play(job, agent), timeout)
         except asyncio.TimeoutError:
@@ -136,20 +137,6 @@ async def _reachable(app: App, network: LocalNetwork | None) -> AsyncIterator[st
         yield f"http://{ENGINE_HOST}"
     finally:
         network.unmount(ENGINE_HOST)
-
-
-@asynccontextmanager
-async def _client(
-    network: LocalNetwork | None, faults: Faults | None, engine_url: str
-) -> AsyncIterator[httpx.AsyncClient]:
-    """The agent's. With `network` all that goes through it may be struck, else the agent's own requests alone."""
-    if network is not None:  # its owner's to close
-        with nullcontext() if faults is None else network.interposed(partial(faults.between, engine_url=engine_url)):
-            yield httpx.AsyncClient(transport=network, timeout=AGENT_TIMEOUT)
-        return
-    async with httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=None)) as outside:
-        way = outside if faults is None else faults.between(outside, engine_url)
-        yield httpx.AsyncClient(transport=way, timeout=AGENT_TIMEOUT)
 
 
 def _job(scenario: Scenario, session: SessionVersion, engine_url: str) -> Job:

@@ -18,6 +18,7 @@ from miles_sim.verify.judge import Judgement, judge, judge_scenario
 from miles_sim.verify.play import play
 from miles_sim.verify.report import ContractView, Finding, Report, Result, TargetView, Verdict, summarise
 from miles_sim.verify.rule import Case, Level, Rule, Violation
+from miles_sim.verify.struck import needed
 from miles_sim.verify.survival import broken_off, with_play_ends
 
 T = TypeVar("T")
@@ -82,8 +83,8 @@ async def verify(
         async with free:
             if progress is not None:
                 progress(name, next(begun), len(cases))
-            need = f"session.{session}"
-            if need not in capabilities:
+            need = next((each for each in needed(scenario, session) if each not in capabilities), None)
+            if need is not None:
                 reason = f"needs {need}: {info['absent'].get(need, 'the target does not claim it')}"
                 return None, _not_applicable(rules, name, reason)
             seeded = scenario.model_copy(update={"seed": scenario.seed + seed})

@@ -1,6 +1,6 @@
 """The faults of one play: what decides, carries out and takes down what a scenario's plan says."""
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Container, Mapping, MutableMapping
 from functools import partial
 
 import httpx
@@ -13,8 +13,8 @@ from miles_sim.faults.injector import Injector
 from miles_sim.faults.journal import Journal
 from miles_sim.faults.lives import Lives
 from miles_sim.faults.locate import Locator
-from miles_sim.faults.place import Place
-from miles_sim.faults.transport import FaultTransport
+from miles_sim.faults.place import Edge, Place
+from miles_sim.faults.transport import FaultTransport, Waiting
 from miles_sim.ledger import Ledger
 from miles_sim.scenarios.compile import sampling
 from miles_sim.scenarios.model import Scenario, SessionVersion
@@ -23,6 +23,15 @@ from miles_sim.tokenizer import built_in
 
 Cancellers = Mapping[int, Callable[[], object]]
 """Rollout to what cancels its task."""
+
+
+def needed(scenario: Scenario, session: SessionVersion) -> list[str]:
+    """Capabilities of a target without which the scenario cannot be played."""
+    needs = [f"session.{session}"]
+    injector = Injector(ordered(scenario.faults), seed=scenario.seed, locate=lambda asked: None, journal=Journal())
+    if any(order.kind.edge == "driver" for order in injector.orders):
+        needs.append("faults.driver")
+    return [*needs, "faults.cancel"] if injector.cancels else needs
 
 
 class Faults:
@@ -36,6 +45,8 @@ class Faults:
         self._journal = Journal()
         self._locator = self._located()
         self._injector = Injector(self._orders, seed=scenario.seed, locate=self._locator, journal=self._journal)
+        self._lives: Lives | None = None
+        self._agents: Waiting = {}
         self._hooks: MutableMapping[int, AgentFaults] = {}
         self._steps = [*(key for key, step in walk(scenario.plan.steps) if isinstance(step, Ask)), RETURN]
 
@@ -49,9 +60,19 @@ class Faults:
             return None
         return self._hooks.setdefault(rollout, AgentFaults(partial(self._due, rollout), partial(self._met, rollout)))
 
-    def between(self, inner: httpx.AsyncBaseTransport, engine_url: str) -> httpx.AsyncBaseTransport:
-        """`inner` with the faults of every edge that its requests pass."""
-        return FaultTransport(inner, self._injector, Lives(inner, engine_url), self)
+    def strikes(self, edge: Edge) -> bool:
+        """Some fault is on that edge."""
+        return any(order.kind.edge == edge for order in self._orders)
+
+    def between(
+        self, inner: httpx.AsyncBaseTransport, engine_url: str, *, edges: Container[Edge] | None = None
+    ) -> httpx.AsyncBaseTransport:
+        """`inner` with the faults of `edges`, None for every edge that its requests pass.
+
+        `engine_url`: of the engine itself, no fault between.
+        """
+        self._lives = self._lives or Lives(inner, engine_url)
+        return FaultTransport(inner, self._injector, self._lives, self, edges=edges, agents=self._agents)
 
     def cancel(self, rollout: int) -> bool:
         """As `faults.transport.Others`."""
