@@ -82,3 +82,20 @@ def test_template_that_fails_costs_no_sample(forest: Any) -> None:
     (fault,) = template_mismatch([record], forest.tokenizer)
     assert fault.pop("detail").split(":")[0].endswith("Error")
     assert fault == {"type": "render_failed", "segment_index": -1, "expected_text": "", "actual_text": ""}
+
+
+def test_what_a_request_told_the_template_goes_into_the_canonical_rendering(forest: Any) -> None:
+    """Replay offsets stand beside template options in a record, and are none."""
+    told: list[Any] = []
+
+    class Noting(Spelled):
+        def render(self, messages: Any, **options: Any) -> list[int]:
+            told.append(options)
+            return super().render(messages, **options)
+
+    record = forest.grow().record
+    tools = [{"type": "function"}]
+    for options in ({"thinking": False, "routed_experts_start_len": 3}, {"indexer_topk_start_len": 0}):
+        template_mismatch([replace(record, tools=tools, request_options=options)], Noting([1]))  # type: ignore[arg-type]
+    assert [one["template_options"] for one in told] == [{"thinking": False}, None]
+    assert all(one["tools"] == tools and one["add_generation_prompt"] is False for one in told)

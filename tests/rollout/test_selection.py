@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -278,3 +279,33 @@ def test_postprocessor_that_misbehaves_is_named(hook: Any, forest: Any, settings
     forest.grow()
     with pytest.raises(AssemblyError, match=f"sample_postprocessor '{hook.__name__}'"):
         gather(forest, settings, sample_postprocessor=hook)
+
+
+def test_a_hook_without_a_name_is_named_by_its_kind(forest: Any, settings: RolloutSettings) -> None:
+    forest.grow()
+
+    def broken(samples: list[Sample], session_metadata: dict[str, Any]) -> list[Sample]:
+        raise KeyError("leaf")
+
+    with pytest.raises(AssemblyError, match=r"^sample_picker 'partial': raised KeyError: 'leaf'$"):
+        gather(forest, settings, sample_picker=partial(broken))
+    with pytest.raises(AssemblyError, match=r"^sample_postprocessor '.*broken': raised KeyError: 'leaf'$"):
+        gather(forest, settings, sample_postprocessor=broken)
+
+
+@pytest.mark.parametrize("setting", ["sample_picker", "sample_postprocessor"])
+@pytest.mark.parametrize(
+    ("hook", "named"),
+    [
+        ("nope", r"'nope' is not one of \[.*\], nor a dotted path$"),
+        ("no.such", r"'no\.such' cannot be imported: ModuleNotFoundError"),
+        ("math.pi", r"'math\.pi' is float, not a function$"),
+        (3, "3 is not a name, a dotted path or a function$"),
+    ],
+)
+def test_a_hook_that_cannot_be_had_is_refused_by_its_setting(
+    setting: str, hook: Any, named: str, forest: Any, settings: RolloutSettings
+) -> None:
+    forest.grow()
+    with pytest.raises(AssemblyError, match=f"^{setting}: {named}"):
+        gather(forest, settings, **{setting: hook})

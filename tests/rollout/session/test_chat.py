@@ -28,6 +28,7 @@ def read(**fields: Any) -> Any:
         (b'{"messages": {}}', "messages: empty dict"),
         (b'{"messages": ["x"]}', r"messages\[0\]: str, not an object"),
         (b'{"messages": [{"content": "x"}]}', r"messages\[0\].role: missing"),
+        (b'{"messages": [{"role": 3}]}', r"messages\[0\].role: int, not a string"),
         (b'{"messages": [{"role": "user", "content": 3}]}', r"messages\[0\].content: int"),
         (b'{"messages": [{"role": "assistant", "tool_calls": {"a": 1}}]}', r"messages\[0\].tool_calls: dict"),
     ],
