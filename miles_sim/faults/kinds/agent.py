@@ -208,7 +208,7 @@ _returns(
 _returns(
     "nested",
     "The agent returns metadata nested deeper than any reader follows.",
-    lambda value: {**(value or {}), "trace": _nested(2_000)},
+    lambda value: {**(value or {}), "trace": _nested(250)},
     verdict="reject",
     reason=_NO_JSON,
 )
