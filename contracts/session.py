@@ -13,6 +13,9 @@ from ._truth import UNFINISHED, fits, hook_fails, must_be_rejected, step_keys, t
 ABANDONED = "abandoned"
 """Kind of a turn that nobody waits for (`Scenario.abandoned`)."""
 
+COLLECT_BREAKS = frozenset({"session-collect-lost", "session-collect-cut", "session-collect-refused"})
+"""Faults that break the driver's connection while it collects."""
+
 _SAME = (
     "tokens",
     "response_length",
@@ -131,6 +134,21 @@ def node_cap(case: Case, rollout: RolloutCase, see: Recorder) -> None:
     asked = len(case.ledger.generations)
     see.that(asked <= cap * len(case.rollouts), "the engine was asked beyond the cap", expected=cap, found=asked)
     see.that(bool(rollout.samples), "what the session held is lost", expected="samples", found="none")
+
+
+@rule(
+    "session/collect-survived",
+    level="meaning",
+    reason="One connection that breaks at the end of a rollout of hours must not end the run of all of them.",
+    source="miles PR #2544 (only a timeout was looked for), PR #485 (a collect that deletes cannot be made again)",
+)
+def collect_survived(case: Case, rollout: RolloutCase, see: Recorder) -> None:
+    """Where the connection breaks while samples are collected, the rollout still ends in a sample."""
+    broken = [each for each in case.ledger.fired if each.rollout == rollout.number and each.kind in COLLECT_BREAKS]
+    if broken and not must_be_rejected(case, rollout.input):
+        error = rollout.view.error
+        found = f"{error.type}: {error.message}" if error else f"{len(rollout.samples)} samples"
+        see.that(error is None and bool(rollout.samples), "a broken collect", expected="a sample", found=found)
 
 
 @rule(

@@ -3,7 +3,7 @@
 Each yields wrong data where it can, not a crash: that is what contracts are for.
 """
 
-from . import assembly, batch, counting, drift, engine, faults, identity, plays, replay, session, telling, wire
+from . import assembly, batch, counting, drift, engine, faults, identity, outages, plays, replay, session, telling, wire
 from .defect import DEFECTS, Defect
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "engine",
     "faults",
     "identity",
+    "outages",
     "plays",
     "replay",
     "session",
