@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from miles_sim.rollout.counters import PrefixCacheInfo, SpecInfo
 from miles_sim.rollout.errors import AssemblyError, SettingsError, UpstreamResponseError
 from miles_sim.rollout.sample import AdapterRef, Sample, Status
+from miles_sim.tokenizer import ByteTokenizer
 
 
 async def test_a_single_turn_is_what_the_engine_said(direct: Any, prompt: Any) -> None:
@@ -429,3 +430,28 @@ async def test_each_request_waits_as_long_as_the_settings_say_and_is_json(direct
     assert str(request.url) == "http://engine/generate"
     assert request.headers["content-type"] == "application/json"
     assert set(request.extensions["timeout"].values()) == {12.5}
+
+
+async def test_the_template_is_told_the_same_in_every_turn(
+    direct: Any, tools: Callable[..., Any], calls: Callable[[int], str]
+) -> None:
+    """Templates may render a tool's answer by the tools there are."""
+    told: list[dict[str, Any]] = []
+
+    class Noting(ByteTokenizer):
+        def render(self, messages: Any, **options: Any) -> list[int]:
+            told.append(options)
+            return super().render(messages, **options)
+
+        def extend(self, prefix: Any, messages: Any, **options: Any) -> list[int]:
+            told.append(options)
+            return super().extend(prefix, messages, **options)
+
+    direct.engine.replies = [calls(6), "done"]
+    for given_options, seen in (({}, None), ({"thinking": False}, {"thinking": False})):
+        told.clear()
+        direct.settings = replace(direct.settings, template_options=given_options)
+        await direct(tools=tools(), tokenizer=Noting())
+        asked = [one for one in told if "tools" in one and one.get("add_generation_prompt", True)]
+        assert len(asked) == 2
+        assert all((one["tools"], one["template_options"]) == (tools().specs, seen) for one in asked)
