@@ -183,3 +183,60 @@ def _delete_twice(params: NoParams, random: Random) -> Strike:
 def _forgotten(params: NoParams, random: Random) -> Strike:
     """The session server is restarted, and knows nothing of the session when the agent asks on."""
     return Strike(life=(Life("forget"),))
+
+
+def _chat_status(status: int) -> None:
+    answer = Answer(status, json.dumps({"error": STATUSES[status]}).encode())
+
+    def effect(params: NoParams, random: Random) -> Strike:
+        return Strike(deliveries=0, instead=answer)
+
+    effect.__doc__ = f"The agent's request is answered with status {status} before it comes to the session server."
+    kind(
+        f"session-chat-{status}",
+        layer="session",
+        edge="session",
+        verdict="reject",
+        reason="nothing was generated for it; what the session holds is kept",
+    )(effect)
+
+
+for _code in STATUSES:
+    _chat_status(_code)
+
+
+@kind(
+    "session-chat-slow",
+    layer="session",
+    edge="session",
+    verdict="tolerate",
+    reason=_LATE,
+    params=Pieces,
+)
+def _chat_slow(params: Pieces, random: Random) -> Strike:
+    """The reply to the agent comes in small pieces."""
+    return Strike(chunk_bytes=params.chunk_bytes)
+
+
+@kind(
+    "session-chat-cut",
+    layer="session",
+    edge="session",
+    verdict="reject",
+    reason="the agent never read the whole of the reply, and goes on as if there were none",
+)
+def _chat_cut(params: NoParams, random: Random) -> Strike:
+    """The connection is closed within the reply to the agent."""
+    return Strike(ending="closed", headers=True, body_bytes=16)
+
+
+@kind(
+    "session-chat-twice",
+    layer="session",
+    edge="session",
+    verdict="tolerate",
+    reason="asked twice is asked again: the reply that went to the agent is the later one, and the elder is dropped",
+)
+def _chat_twice(params: NoParams, random: Random) -> Strike:
+    """A router delivers the agent's request twice, and hands on the second answer."""
+    return Strike(deliveries=2)
