@@ -44,12 +44,12 @@ class MilesTarget:
             args = arguments(job, checkpoint=self._checkpoint(job), session_url=url)
             if self._release.routed and job["session"] != "direct":
                 vars(args).update(settings(url))
+            stack.enter_context(functions(job, agent, rollouts))  # a session server looks for its hooks at once
             app = None
             if job["session"] != "direct":
                 app = self._release.session_server(args, job["engine_url"]).app
                 await stack.enter_async_context(served(app, at))
             await stack.enter_async_context(http_client(self._release.http_utils, args))
-            stack.enter_context(functions(job, agent, rollouts))
             stack.enter_context(self._node_cap(job))
             payloads = stack.enter_context(tapped(self._release.driver, rollouts, job.get("garble")))
             play = _Play(job, self._release, self._state(args), rollouts, payloads)
