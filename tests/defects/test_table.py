@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from .bugs import PARTS, document
 from .catalog import DEFECTS
 from .table import caught, only_crashes, table
 from .test_defects import RULES
@@ -34,3 +35,15 @@ def test_no_rule_is_without_a_defect(found: dict[str, tuple[str, ...]]) -> None:
 
 def test_what_only_crashes_says_why(found: dict[str, tuple[str, ...]]) -> None:
     assert {d.name for d in DEFECTS if d.crash} == {d.name for d in DEFECTS if only_crashes(found[d.name])}
+
+
+def test_the_table_of_bugs_is_current(found: dict[str, tuple[str, ...]]) -> None:
+    assert (TABLE.parent / "bugs.md").read_text(encoding="utf-8") == document(found), (
+        "run: python -m tests.defects.bugs > tests/defects/bugs.md"
+    )
+
+
+def test_each_bug_has_a_defect_or_says_why_not() -> None:
+    every = [bug for part in PARTS.values() for bug in part]
+    assert [bug.source for bug in every if not bug.defects and not bug.note] == []
+    assert {name for bug in every for name in bug.defects} - {defect.name for defect in DEFECTS} == set()
