@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from itertools import combinations
 
 from miles_sim.agent.plan import Plan, asked, walk
 from miles_sim.agent.steps import Ask, Retry
@@ -14,6 +13,8 @@ from miles_sim.faults.plan import Fault
 
 DRIVER_ATTEMPTS = 4
 """Attempts of a driver that can be struck; how often it asks again is its own affair."""
+EXTRA_ATTEMPTS = 64
+"""Requests that a fault on the agent's edge may add to a step's own."""
 RETURN = "return"
 """Step of the agent's edge at its end, where it returns."""
 _EDGES_OF: dict[str, frozenset[Edge]] = {
@@ -34,11 +35,11 @@ def check(faults: Sequence[Fault], plan: Plan, *, rollouts: int, sessions: Itera
     `rollouts`: how many the scenario has. A fault that a draw decides is asked only whether it could strike.
     """
     orders = tuple(_known(number, fault) for number, fault in enumerate(faults))
+    extra = EXTRA_ATTEMPTS if any(order.kind.edge == "agent" for order in orders) else 0
     for order in orders:
         _edge_is_there(order, sessions)
-        _where_is_somewhere(order, plan, rollouts)
-    for one, other in combinations(orders, 2):
-        _not_both(one, other, plan, rollouts)
+        _where_is_somewhere(order, plan, rollouts, extra)
+    _check_once(orders, plan, rollouts)
 
 
 def places(plan: Plan, edge: Edge, rollouts: Iterable[int]) -> Iterator[Place]:
@@ -66,7 +67,7 @@ def _edge_is_there(order: Order, sessions: Iterable[str]) -> None:
             )
 
 
-def _where_is_somewhere(order: Order, plan: Plan, rollouts: int) -> None:
+def _where_is_somewhere(order: Order, plan: Plan, rollouts: int, extra: int) -> None:
     where, edge, at = order.fault.where, order.kind.edge, f"faults[{order.number}]"
     if where.rollout is not None and where.rollout >= rollouts:
         raise FaultPlanError(f"{at}: where.rollout: {where.rollout} is not one of the {rollouts}, counted from 0")
@@ -77,13 +78,13 @@ def _where_is_somewhere(order: Order, plan: Plan, rollouts: int) -> None:
         raise FaultPlanError(
             f"{at}: where.step: {where.step!r} fits no step that {order.kind.name!r} can strike: {known}{_hint(plan)}"
         )
-    most = max(attempts for _, attempts in fitting)
+    most = max(attempts for _, attempts in fitting) + (extra if edge in ("engine", "session") else 0)
     if where.attempt is not None and where.attempt >= most:
         raise FaultPlanError(
             f"{at}: where.attempt: {where.attempt} is never made: attempts are 0 to {most - 1} "
             "(plan.retries, and steps that retry, make more)"
         )
-    if not any(order.fits(place) for place in places(plan, edge, [where.rollout or 0])):
+    if not any(True for _ in _fitting(order, plan, [where.rollout])):
         raise FaultPlanError(f"{at}: when: fits none of the {len(steps)} steps of the edge {edge!r} that where allows")
 
 
@@ -92,17 +93,31 @@ def _hint(plan: Plan) -> str:
     return f" (retry {', '.join(retries)}: a further attempt of the step that it asks again)" if retries else ""
 
 
-def _not_both(one: Order, other: Order, plan: Plan, rollouts: int) -> None:
-    if one.kind.edge != other.kind.edge or not (one.certain and other.certain):
-        return
-    named = {order.fault.where.rollout for order in (one, other)} - {None}
-    for place in places(plan, one.kind.edge, sorted(rollout or 0 for rollout in named or {0})):
-        if one.fits(place) and other.fits(place):
-            raise FaultPlanError(
-                f"faults[{one.number}] and faults[{other.number}]: {one.kind.name!r} and {other.kind.name!r} both "
-                f"strike rollout {place.rollout}, step {place.step!r}, attempt {place.attempt}, and one request "
-                "is struck once"
-            )
+def _check_once(orders: Sequence[Order], plan: Plan, rollouts: int) -> None:
+    """Refuse two that are sure to strike one place: what every rollout has is looked at in those that are named, and
+    in one that is not."""
+    named = sorted({order.fault.where.rollout for order in orders} - {None}, key=lambda number: number or 0)
+    others = [number for number in range(len(named) + 1) if number not in named and number < rollouts][:1]
+    taken: dict[tuple[Edge, Place], Order] = {}
+    for order in (order for order in orders if order.certain):
+        where = order.fault.where.rollout
+        for place in _fitting(order, plan, [*named, *others] if where is None else [where]):
+            first = taken.setdefault((order.kind.edge, place), order)
+            if first is not order:
+                raise FaultPlanError(
+                    f"faults[{first.number}] and faults[{order.number}]: {first.kind.name!r} and {order.kind.name!r} "
+                    f"both strike rollout {place.rollout}, step {place.step!r}, attempt {place.attempt}, and one "
+                    "request is struck once"
+                )
+
+
+def _fitting(order: Order, plan: Plan, rollouts: Iterable[int | None]) -> Iterator[Place]:
+    where = order.fault.where
+    for ordinal, (step, attempts) in enumerate(_steps(plan, order.kind.edge)):
+        if where.step is None or fnmatchcase(step, where.step):
+            for attempt in range(attempts) if where.attempt is None else [where.attempt]:
+                places = (Place(rollout or 0, ordinal, step, attempt) for rollout in rollouts)
+                yield from (place for place in places if order.fits(place))
 
 
 def _steps(plan: Plan, edge: Edge) -> list[tuple[str, int]]:
