@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from miles_sim.engine.logprobs import Place
+from miles_sim.engine.logprobs import Place, logprob_of, next_state
 from miles_sim.tokenizer import FIRST_SPACED_PIECE, FIRST_SPECIAL
 
 _LEAST = 1e-9
@@ -29,11 +29,14 @@ def biased(
     biases: Mapping[int, float],
     random: Random,
     *,
-    logprobs: Sequence[float],
+    limit: int,
+    state: int,
     stop_ids: frozenset[int],
     vocab_size: int,
 ) -> Biased:
-    """The draft as sampled with these added to the logits, at most as many ids as there are `logprobs` of it.
+    """The draft as sampled with these added to the logits, at most `limit` ids.
+
+    `state`: the draw of the first place, which gives it its distribution without biases.
 
     At each place the drafted id stays with the chance that it has to stay so, else it makes way for one that the
     biases have made likelier: the distribution is a biased sampler's. A stop token that makes way is drafted again at
@@ -42,10 +45,11 @@ def biased(
     made: list[int] = []
     told: list[float] = []
     place = 0
-    while place < len(ids) and len(made) < len(logprobs):
+    while place < len(ids) and len(made) < limit:
         token = ids[place]
-        around = Place(token, logprobs[len(made)], random.getrandbits(32), vocab_size)
+        around = Place(token, logprob_of(next_state(state, token)), state, vocab_size)
         chosen, logprob = _Sampler(token, around, biases).draw(random)
+        state = next_state(state, chosen)
         made.append(chosen)
         told.append(round(min(logprob, 0.0), 6) + 0.0)
         if chosen in stop_ids:

@@ -7,9 +7,10 @@ from miles_sim.engine.bias import biased
 from miles_sim.engine.finish import Bounds, ending
 from miles_sim.engine.flight import Drawn
 from miles_sim.engine.grammar import obeyed
+from miles_sim.engine.logprobs import sampled_logprobs, state_after
 from miles_sim.engine.profiles import Profile
 from miles_sim.engine.prompt import Prompt
-from miles_sim.engine.replies import draft, lengthened, reply_for, seeded_logprobs
+from miles_sim.engine.replies import draft, lengthened, reply_for
 from miles_sim.engine.sampling import Sampling
 from miles_sim.engine.settings import EngineSettings
 from miles_sim.engine.speculative import accepted_drafts
@@ -24,8 +25,9 @@ CONTEXT_MARGIN = 2
 class Model:
     """Settings and tokenizer in, replies out; keeps nothing of them."""
 
-    def __init__(self, settings: EngineSettings, profile: Profile, tokenizer: ByteTokenizer) -> None:
+    def __init__(self, settings: EngineSettings, profile: Profile, tokenizer: ByteTokenizer, *, seed: int) -> None:
         self._settings = settings
+        self._seed = seed
         self._profile = profile
         self._tokenizer = tokenizer
         self._stop_ids = frozenset(tokenizer.stop_ids | {tokenizer.eos_id})
@@ -39,9 +41,11 @@ class Model:
             reply = obeyed(reply, constraint, sampling.tools, seeding.chance(key, "grammar"))
         output_ids, reason, logprobs = self._sample(reply, prompt, sampling, key)
         count, speculative = len(output_ids), self._settings.speculative
+        if logprobs is None:
+            logprobs = sampled_logprobs(prompt.packed, output_ids, seed=self._seed)
         return Drawn(
             output_ids=tuple(output_ids),
-            logprobs=tuple(seeded_logprobs(seeding.chance(key, "logprobs"), count) if logprobs is None else logprobs),
+            logprobs=tuple(logprobs),
             finish_reason=reason,
             misbehaved=reply.misbehave,
             retract_after=reply.retract_after,
@@ -69,7 +73,8 @@ class Model:
         stop_ids = self._stop_ids.union(sampling.stop_token_ids) if sampling.stop_token_ids else self._stop_ids
         logprobs: list[float] | None = None
         if sampling.steering is not None:
-            drafted, logprobs = self._steered(drafted, sampling.steering, stop_ids, key, limit)
+            state = state_after(prompt.packed, self._seed)
+            drafted, logprobs = self._steered(drafted, sampling.steering, stop_ids, key, limit, state)
         bounds = Bounds(
             max_new_tokens=limit,
             stop=sampling.stop,
@@ -83,7 +88,7 @@ class Model:
         return drafted[: end.length], end.reason, None if logprobs is None else logprobs[: end.length]
 
     def _steered(
-        self, drafted: list[int], steering: Steering, stop_ids: frozenset[int], key: bytes, limit: int
+        self, drafted: list[int], steering: Steering, stop_ids: frozenset[int], key: bytes, limit: int, state: int
     ) -> tuple[list[int], list[float] | None]:
         drafted = lengthened(drafted, steering, stop_ids, seeding.chance(key, "more text"), limit=limit)
         if not steering.logit_bias or steering.constraint is not None:
@@ -92,7 +97,8 @@ class Model:
             drafted,
             steering.biases,
             seeding.chance(key, "bias"),
-            logprobs=seeded_logprobs(seeding.chance(key, "logprobs"), limit),
+            limit=limit,
+            state=state,
             stop_ids=frozenset() if steering.endless else stop_ids,
             vocab_size=self._tokenizer.vocab_size,
         )

@@ -55,7 +55,7 @@ class Engine:
         """HTTP requests under way."""
         self.prefix_cache = PrefixCache(settings.cache_tokens)
         self.scheduler = Scheduler(settings, self.prefix_cache, finished=self._enter, seed=seed)
-        self._model = Model(settings, self.profile, self.tokenizer)
+        self._model = Model(settings, self.profile, self.tokenizer, seed=seed)
         self._attempts = Attempts(settings.ledger.questions)
         self._log = GenerationLog(settings.ledger)
 

@@ -1,13 +1,18 @@
 """Logprobs: of every id at every place one consistent distribution, whichever part of it is asked for."""
 
 import math
-import struct
+from array import array
 from collections.abc import Sequence
 from zlib import crc32
+
+import numpy as np
+
+from miles_sim.engine.packed import WIDTH, pack
 
 _STEP = math.log(0.4)
 _FIRST = math.log(0.6)
 _DRAWS = 3_000_000
+_BYTES = tuple(token.to_bytes(WIDTH, "little") for token in range(4_096))
 
 
 class Place:
@@ -47,18 +52,43 @@ def _coprime(stride: int, size: int) -> int:
 
 def place_draws(ids: Sequence[int], *, start: int, seed: int) -> list[int]:
     """A number of 32 bits for each place of `ids` from `start` on, drawn from the seed and the ids before it."""
-    state = crc32(struct.pack(f"<{start}I", *ids[:start]), crc32(b"%d" % seed))
-    draws = []
-    for token in ids[start:]:
-        draws.append(state)
-        state = crc32(token.to_bytes(4, "little"), state)
-    return draws
+    return [state_after(pack(ids[:start]), seed), *_chain(ids[start:], pack(ids[:start]), seed)][: len(ids) - start]
+
+
+def state_after(packed: bytes, seed: int) -> int:
+    """The draw of the place behind these ids."""
+    return crc32(packed, crc32(b"%d" % seed))
+
+
+def next_state(state: int, token: int) -> int:
+    """The draw of the next place, once `token` stands at this one."""
+    return crc32(token.to_bytes(WIDTH, "little"), state)
+
+
+def logprob_of(state: int) -> float:
+    """Of the id that stands before the place with that draw: below 0, six decimals, one of three million."""
+    return (state % _DRAWS + 1) / -1_000_000
+
+
+def _chain(ids: Sequence[int], packed: bytes, seed: int) -> list[int]:
+    """The draw of the place behind each of `ids`, `packed` standing before them. Ids of a vocabulary have their bytes
+    at hand: this is done for every reply."""
+    state = first = state_after(packed, seed)
+    known = _BYTES
+    try:
+        return [state := crc32(known[token], state) for token in ids]
+    except IndexError:
+        return [first := next_state(first, token) for token in ids]
+
+
+def sampled_logprobs(packed: bytes, ids: Sequence[int], *, seed: int) -> list[float]:
+    """Of output ids behind a packed prompt. What stands before an id and the id itself say it all, so that a request
+    which has both in its prompt is told the same number."""
+    states = np.frombuffer(array("Q", _chain(ids, packed, seed)), dtype=np.uint64)
+    return ((states % _DRAWS + 1) / -1_000_000).tolist()  # type: ignore[no-any-return]
 
 
 def prompt_logprobs(ids: Sequence[int], *, start: int, seed: int) -> list[float | None]:
     """Of each prompt id from `start` on, given those before it; the first of the prompt has none."""
-    draws = place_draws(ids, start=start, seed=seed)
-    return [
-        None if place == 0 else -(crc32(token.to_bytes(4, "little"), draw) % _DRAWS + 1) / 1_000_000
-        for place, (token, draw) in enumerate(zip(ids[start:], draws, strict=True), start=start)
-    ]
+    told: list[float | None] = [*map(logprob_of, _chain(ids[start:], pack(ids[:start]), seed))]
+    return [None, *told[1:]] if start == 0 and told else told

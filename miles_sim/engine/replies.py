@@ -160,8 +160,3 @@ def _more_text(random: Random, count: int) -> list[int]:
     if ids:
         ids[0] += FIRST_SPACED_PIECE - FIRST_PIECE
     return ids
-
-
-def seeded_logprobs(random: Random, count: int) -> list[float]:
-    """`count` numbers below 0 with six decimals, drawn from three million: neighbours differ."""
-    return ((words(random, count) % 3_000_000 + 1) / -1e6).tolist()  # type: ignore[no-any-return]

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from miles_sim.engine.bias import biased
+from miles_sim.engine.logprobs import logprob_of, next_state
 from miles_sim.tokenizer import FIRST_SPACED_PIECE, ByteTokenizer
 
 TOKENIZER = ByteTokenizer()
@@ -13,14 +14,9 @@ STOP = TOKENIZER.text_stop_id
 WORD, OTHER = FIRST_SPACED_PIECE + 1, FIRST_SPACED_PIECE + 2
 
 
-def sampled(ids: list[int], biases: dict[int, float], *, count: int, logprob: float = -1.0, seed: int = 0) -> list[int]:
+def sampled(ids: list[int], biases: dict[int, float], *, count: int) -> list[int]:
     made = biased(
-        ids,
-        biases,
-        Random(seed),
-        logprobs=[logprob] * count,
-        stop_ids=frozenset({STOP}),
-        vocab_size=TOKENIZER.vocab_size,
+        ids, biases, Random(0), limit=count, state=7, stop_ids=frozenset({STOP}), vocab_size=TOKENIZER.vocab_size
     )
     assert len(made.ids) == len(made.logprobs) <= count
     assert all(-100 < logprob <= 0 for logprob in made.logprobs)
@@ -53,17 +49,21 @@ def test_no_bias_changes_nothing() -> None:
 
 @pytest.mark.parametrize("bias", [-3.0, -1.0, 1.0])
 def test_an_id_stays_as_often_as_its_odds_say(bias: float) -> None:
-    share, count = math.exp(-0.5), 4_000
-    made = sampled([WORD] * count, {WORD: bias}, count=count, logprob=-0.5)
-    odds = share * math.exp(bias)
-    expected = min(odds / (odds + 1 - share), share) / share  # the draft itself is one draw in `share`
-    assert made.count(WORD) / count == pytest.approx(expected if bias < 0 else 1.0, abs=0.03)
+    count, expected, state = 3_000, 0.0, 7
+    made = sampled([WORD] * count, {WORD: bias}, count=count)
+    for chosen in made:
+        share = math.exp(logprob_of(next_state(state, WORD)))
+        odds = share * math.exp(bias)
+        expected += min(odds / (odds + 1 - share) / share, 1)  # the draft itself is one draw in `share`
+        state = next_state(state, chosen)
+    assert made.count(WORD) / count == pytest.approx(expected / count, abs=0.03)
 
 
 def test_the_logprob_of_what_stays_is_that_of_the_moved_distribution() -> None:
-    made = biased([WORD], {WORD: 2.0}, Random(0), logprobs=[-1.0], stop_ids=frozenset(), vocab_size=1_000)
-    odds = math.exp(-1) * math.exp(2)
-    assert made.logprobs == [pytest.approx(math.log(odds / (odds + 1 - math.exp(-1))), abs=1e-5)]
+    made = biased([WORD], {WORD: 2.0}, Random(0), limit=1, state=7, stop_ids=frozenset(), vocab_size=1_000)
+    share = math.exp(logprob_of(next_state(7, WORD)))
+    odds = share * math.exp(2)
+    assert made.logprobs == [pytest.approx(math.log(odds / (odds + 1 - share)), abs=1e-5)]
 
 
 def test_biases_beyond_all_measure_are_taken() -> None:

@@ -341,3 +341,21 @@ def test_concurrent_reordered_and_sequential_answers_are_equal(make_engine: Make
     expected = [at_once(answer(straight, body)) for body in bodies]
     reverse = [at_once(answer(back, body)) for body in reversed(bodies)]
     assert reverse[::-1] == expected
+
+
+@pytest.mark.parametrize("profile", ["sglang-0.5.6", "sglang-0.5.16", "sglang-0.5.23"])
+def test_what_was_sampled_is_told_the_same_when_it_is_scored_again(make_engine: Make, post: Post, profile: str) -> None:
+    engine = make_engine(profile=profile)
+    asked = {"input_ids": [5, 6, 7], "return_logprob": True}
+    first = post(engine, "/generate", **asked).json
+    whole = [*asked["input_ids"], *first["output_ids"]]  # type: ignore[misc]
+    scored = post(
+        engine,
+        "/generate",
+        input_ids=whole,
+        return_logprob=True,
+        logprob_start_len=2,
+        sampling_params={"max_new_tokens": 0},
+    ).json
+    told = scored["meta_info"]["input_token_logprobs"][1:]
+    assert told == first["meta_info"]["output_token_logprobs"]

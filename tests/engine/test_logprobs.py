@@ -5,7 +5,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from miles_sim.engine.logprobs import Place, place_draws, prompt_logprobs
+from miles_sim.engine.logprobs import Place, place_draws, prompt_logprobs, sampled_logprobs
+from miles_sim.engine.packed import pack
 
 LOGPROBS = st.integers(1, 3_000_000).map(lambda n: -n / 1_000_000)
 DRAWS = st.integers(0, 2**32 - 1)
@@ -46,3 +47,19 @@ def test_the_first_prompt_id_has_no_logprob(ids: list[int]) -> None:
     first, *others = prompt_logprobs(ids, start=0, seed=1)
     assert first is None
     assert all(other is not None and -3 <= other < 0 for other in others)
+
+
+@given(st.lists(st.integers(0, 9_999), min_size=1, max_size=30), st.data())
+def test_a_sampled_id_is_told_the_same_where_it_stands_in_a_prompt(ids: list[int], data: st.DataObject) -> None:
+    place = data.draw(st.integers(1, len(ids)))
+    sampled = sampled_logprobs(pack(ids[:place]), ids[place:], seed=3)
+    assert sampled == prompt_logprobs(ids, start=place, seed=3)
+    assert sampled == prompt_logprobs(ids, start=0, seed=3)[place:]
+    assert all(-3 <= logprob < 0 for logprob in sampled)
+
+
+def test_neighbours_and_other_contexts_are_told_apart() -> None:
+    ids = [*range(300, 700)]
+    once, again = (sampled_logprobs(pack([1, 2, n]), ids, seed=3) for n in (3, 4))
+    assert len(set(once)) > 390
+    assert sum(a == b for a, b in zip(once, again, strict=True)) < 3

@@ -1,13 +1,12 @@
 """What the model says: matched by content, spelled as its family spells it, in ids that only a model samples."""
 
-from itertools import pairwise
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from miles_sim.engine.replies import draft, reply_for, seeded_logprobs, seeded_text
+from miles_sim.engine.replies import draft, reply_for, seeded_text
 from miles_sim.reply import Reply, ReplyRule, ToolCall
 from miles_sim.tokenizer import FIRST_PIECE, FIRST_SPACED_PIECE, ByteTokenizer
 
@@ -69,10 +68,3 @@ def test_a_reply_with_calls_is_what_the_template_renders_for_it(family: str, tex
 def test_a_plain_reply_ends_with_the_text_stop() -> None:
     tokenizer = ByteTokenizer("delimiter")
     assert draft(A, tokenizer, Random(0), limit=10) == [ord("a"), tokenizer.text_stop_id]
-
-
-def test_logprobs_are_negative_short_and_distinct() -> None:
-    values = seeded_logprobs(Random(0), 256)
-    assert all(-3.000001 <= value < 0 for value in values)
-    assert all(float(f"{value:.6f}") == value for value in values)
-    assert all(a != b for a, b in pairwise(values))
