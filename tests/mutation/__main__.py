@@ -64,6 +64,8 @@ def main(given: Sequence[str] | None = None) -> int:
 
     judge.on_import([mutant for mutant in left if not mutant.function], told)
     judge.in_place([mutant for mutant in left if mutant.function], told)
+    if unjudged := [mutant for mutant in chosen if mutant.id not in rows]:
+        raise SystemExit(f"{len(unjudged)} mutants were not judged: do all tests load?")
     text, share = summary([rows[mutant.id] for mutant in chosen])
     sys.stdout.write(text)
     return int(share < 0.9)
