@@ -44,6 +44,51 @@ def _message(r: Random) -> dict[str, Any]:
     return message
 
 
+_PATTERNS = (
+    None,
+    "(",
+    "",
+    "a+|b{2,3}",
+    r"[^\W\d]{4}",
+    r"(?=a)b",
+    r"(a)\1",
+    "a{9999999}",
+    "((a{99}){99}){99}",
+    r"[\ud800-\udfff]",
+)
+_REPEATED = {"$defs": {"a": {"type": "array", "items": {"$ref": "#/$defs/a"}, "minItems": 2}}, "$ref": "#/$defs/a"}
+_KEYWORDS: dict[str, Make] = {
+    "type": lambda r: r.choice(
+        ("object", "array", "string", "integer", "number", "null", ["boolean", "null"], "thing")
+    ),
+    "properties": lambda r: {"a": _schema(r), "b": _schema(r)},
+    "required": lambda r: r.choice((["a"], ["c", "d"], [1])),
+    "items": lambda r: _schema(r),
+    "minItems": lambda r: r.choice((0, 2, 10**9)),
+    "anyOf": lambda r: [_schema(r), _schema(r)],
+    "allOf": lambda r: [_schema(r)],
+    "enum": lambda r: r.choice(([1, "a"], [])),
+    "$ref": lambda r: r.choice(("#", "#/$defs/a", "x")),
+    "pattern": lambda r: r.choice(_PATTERNS),
+    "minLength": lambda r: r.choice((3, 10**9)),
+    "minimum": lambda r: r.choice((-3, 0.5, 10**30)),
+    "multipleOf": lambda r: r.choice((3, 0.1, 0)),
+    "not": lambda r: {},
+}
+
+
+def _schema(r: Random) -> Any:
+    if r.random() < 0.1:
+        return r.choice((True, False, _REPEATED))
+    if r.random() < 0.1:
+        return r.choice(EVIL)(r)
+    return {key: make(r) for key, make in _KEYWORDS.items() if r.random() < 0.12}
+
+
+def _schema_text(r: Random) -> str:
+    return json.dumps(_schema(r))
+
+
 _SHARED: dict[str, Make] = {
     "model": lambda r: "sim",
     "rid": lambda r: r.choice(("mine", ["a", "b"], "")),
@@ -69,13 +114,13 @@ _SAMPLING: dict[str, Make] = {
     "repetition_penalty": lambda r: r.choice((0, 1, 3)),
     "stop": lambda r: r.choice((None, "e", ["e", " "], [])),
     "stop_token_ids": lambda r: r.choice(([2], [], [10**9], [-1])),
-    "stop_regex": lambda r: r.choice((None, ".*", "(")),
+    "stop_regex": lambda r: r.choice((None, ".*", "e$", ["^a", "[a-z]{5}"], ["a"] * 40, *_PATTERNS)),
     "no_stop_trim": lambda r: True,
     "skip_special_tokens": lambda r: False,
     "ignore_eos": lambda r: r.choice((True, False)),
-    "regex": lambda r: r.choice((None, "(")),
+    "regex": lambda r: r.choice(_PATTERNS),
     "ebnf": lambda r: r.choice((None, "root ::= x")),
-    "logit_bias": lambda r: r.choice((None, {"1": 5}, {"x": 1})),
+    "logit_bias": lambda r: r.choice((None, {"1": 5}, {"x": 1}, {"820": -100, "300": 1e300}, {"99999": 1}, {"-1": 1})),
     "n": lambda r: r.choice((1, 2, 0, -3, 5_000, 10**9)),
 }
 _CHAT: dict[str, Make] = {
@@ -91,7 +136,14 @@ _CHAT: dict[str, Make] = {
     "top_logprobs": lambda r: r.choice((None, 0, 3, -1, 10**6)),
     "tools": lambda r: r.choice((_TOOLS, [], None)),
     "tool_choice": lambda r: r.choice(("auto", "none", "required", {"function": {"name": "look"}})),
-    "response_format": lambda r: r.choice((None, {"type": "text"}, {"type": "json_object"})),
+    "response_format": lambda r: r.choice(
+        (
+            None,
+            {"type": r.choice(("text", "json_object", "json_schema", "structural_tag"))},
+            {"type": "json_schema", "json_schema": {"name": "A", "schema": _schema(r)}},
+            {"type": "json_schema", "schema": _schema(r)},
+        )
+    ),
     "chat_template_kwargs": lambda r: r.choice(({}, {"enable_thinking": False}, {"messages": []})),
     "reasoning_effort": lambda r: r.choice(("low", "none", 3)),
     "separate_reasoning": lambda r: r.random() < 0.5,
@@ -107,9 +159,10 @@ _CHAT: dict[str, Make] = {
 _PARAMS: dict[str, Make] = {
     **_SAMPLING,
     "max_new_tokens": lambda r: r.choice((0, 1, 20, -1, 10**9, None)),
-    "min_new_tokens": lambda r: r.choice((0, 4)),
+    "min_new_tokens": lambda r: r.choice((0, 4, -1, 10**9)),
+    "stream_interval": lambda r: r.choice((None, 0, 1, 3, -2)),
     "sampling_seed": lambda r: r.choice((None, 7)),
-    "json_schema": lambda r: r.choice((None, "{}")),
+    "json_schema": lambda r: r.choice((None, "{}", "{", "$$ANY$$", _schema_text(r))),
     "no_such_key": lambda r: 1,
 }
 _GENERATE: dict[str, Make] = {
@@ -130,6 +183,9 @@ _GENERATE: dict[str, Make] = {
 _COMPLETIONS: dict[str, Make] = {
     **_SHARED,
     **_SAMPLING,
+    "min_tokens": lambda r: r.choice((0, 4)),
+    "json_schema": lambda r: r.choice((None, _schema_text(r))),
+    "response_format": lambda r: {"type": "json_schema", "json_schema": {"name": "A", "schema": _schema(r)}},
     "prompt": lambda r: r.choice((_text(r), [_text(r), _text(r)], _ids(r), [_ids(r)], [], "", [[]])),
     "max_tokens": lambda r: r.choice((0, 1, 20, -1, 10**9)),
     "echo": lambda r: True,
@@ -160,6 +216,17 @@ _CONTROL: dict[str, Make] = {
     "world_size": lambda r: 2,
     "tags": lambda r: ["kv_cache"],
     "selector": lambda r: "all",
+    "prompt": lambda r: r.choice((_text(r), [_text(r)])),
+    "messages": lambda r: [_message(r)],
+    "tokens": lambda r: r.choice((_ids(r), [_ids(r)], [-1], [10**12])),
+    "text": _text,
+    "tools": lambda r: _TOOLS,
+    "tool_call_parser": lambda r: r.choice(("qwen25", "kimi_k2", "llama3", None)),
+    "reasoning_parser": lambda r: r.choice(("qwen3", "gpt-oss")),
+    "name": lambda r: "model.weight",
+    "truncate_size": lambda r: r.choice((-1, 5, 10**12)),
+    "action": lambda r: r.choice(("snapshot", "reset_tensors", "compare", "checksum", "x")),
+    "forward_sleep_time": lambda r: r.choice((None, 1.5)),
 }
 
 
@@ -190,7 +257,20 @@ def request(r: Random, routes: Mapping[str, Sequence[str]]) -> Asked:
         return Asked("POST", path, _spelled(_bent(valid(r), fields, r), r), _content_type(r))
     path = r.choice(sorted(routes)).replace("{model:path}", r.choice(("sim", "other/one")))
     method = r.choice(routes.get(path, ("GET",))) if r.random() < 0.9 else r.choice(("GET", "POST", "PUT", "DELETE"))
-    query = r.choice(("", "", "", "?timeout=0", "?timeout=x", "?include=all", "?dp_rank=9", "?format=prometheus"))
+    query = r.choice(
+        (
+            "",
+            "",
+            "",
+            "?timeout=0",
+            "?timeout=x",
+            "?include=all",
+            "?dp_rank=9",
+            "?format=prometheus",
+            "?rank=0",
+            "?level=1",
+        )
+    )
     return Asked(method, path + query, _spelled(_bent({}, _CONTROL, r), r), _content_type(r))
 
 
