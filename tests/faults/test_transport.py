@@ -188,8 +188,13 @@ async def test_a_session_is_forgotten_before_the_request_comes_to_it() -> None:
 
 
 async def test_a_rollout_that_is_cancelled_is_answered_no_more() -> None:
-    left = []
-    play = Play(Strike(leaves="rollout"), others=Nobody(lambda: left.append(1) is None))
+    left: list[int] = []
+
+    def cancel() -> bool:
+        left.append(1)
+        return True
+
+    play = Play(Strike(leaves="rollout"), others=Nobody(cancel))
     assert (await play.ask()).content == BODY  # who sees to the end what it began is answered all the same
     assert left == [1]
     assert play.entry.lost == ["g1"]
