@@ -64,6 +64,41 @@ def engine(
 
 
 @app.command()
+def linear(
+    rounds: Annotated[int, typer.Option(min=1, help="Times that each point is measured; the least counts.")] = 8,
+    json: AsJson = False,
+) -> None:
+    """CPU time of a chat request, in this process: 1,000 to 8,000 prompt ids, 256 to 2,048 sampled ids.
+
+    \b
+    prompt, reply                  tokens, microseconds of one request
+    prompt_growth, reply_growth    by which factor twice the tokens cost more (2.0: linear; what every request costs,
+                                   whatever its length, makes it less)
+    """
+    with honest():
+        from miles_sim.bench.linear import measure
+
+        show(measure(rounds=rounds).document(), json)
+
+
+@app.command()
+def memory(
+    requests: Annotated[int, typer.Option(min=20, help="Small chat requests, each another question.")] = 100_000,
+    json: AsJson = False,
+) -> None:
+    """Memory of an engine with a bounded ledger and a bounded prefix cache, in this process.
+
+    \b
+    rss_mb      resident memory after each twentieth of the requests
+    growth_mb   what the last quarter has more than the second, on average (about 0: flat)
+    """
+    with honest():
+        from miles_sim.bench.memory import measure
+
+        show(measure(requests=requests).document(), json)
+
+
+@app.command()
 def merge(
     seconds: Annotated[float, typer.Option(min=0.001, help="Measured for each point; the quickest call counts.")] = 0.5,
     miles_python: MilesPython = None,

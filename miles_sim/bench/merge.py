@@ -1,10 +1,10 @@
 """Seconds to merge the turns of one conversation, by their number, beside miles' `merge_samples`."""
 
 from dataclasses import asdict, dataclass
-from math import log2
 from typing import Any
 
 from miles_sim.bench.beside import Miles
+from miles_sim.bench.growth import per_doubling
 from miles_sim.bench.miles_side import Bytes, best, turn_fields
 from miles_sim.rollout.merge import merge_samples
 from miles_sim.rollout.sample import Sample, Status
@@ -50,11 +50,8 @@ def measure(*, seconds: float, miles: Miles | None) -> MergeBench:
 
 
 def growth(points: list[Point]) -> float:
-    """By least squares of log seconds on log turns."""
-    xs, ys = [log2(point.turns) for point in points], [log2(point.seconds) for point in points]
-    mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
-    slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True)) / sum((x - mean_x) ** 2 for x in xs)
-    return float(2**slope)
+    """Of the seconds, with the turns."""
+    return per_doubling([point.turns for point in points], [point.seconds for point in points])
 
 
 def _point(turns: int, seconds: float) -> Point:

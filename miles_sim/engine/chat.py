@@ -7,6 +7,7 @@ from miles_sim.engine.finish import text_of
 from miles_sim.engine.flight import Answered
 from miles_sim.engine.formats import ParsedCall
 from miles_sim.engine.formats.kimi import call_id as kimi_call_id
+from miles_sim.engine.fragments import numbers
 from miles_sim.engine.profiles import ChatWire
 from miles_sim.engine.request import ChatRequest, GenerationRequest
 from miles_sim.engine.said import Reader, Said
@@ -93,10 +94,11 @@ def _choice(
         skip_special_tokens=sampling.skip_special_tokens,
     )
     said = reader.read(text, answered.finish_reason)
+    spelled = numbers(answered.logprobs) if request.logprobs else None
     choice = {
         "index": index,
         "message": _ordered(shape.message, _message(shape, said, answered, reader)),
-        "logprobs": {"content": _logprobs(wire, request, known)} if request.logprobs else None,
+        "logprobs": {"content": _logprobs(wire, request, known, spelled)} if spelled is not None else None,
         "finish_reason": said.reason["type"],
         "matched_stop": said.reason.get("matched"),
     }
@@ -105,15 +107,15 @@ def _choice(
     if request.return_token_ids:
         choice["response_token_ids"] = answered.output_ids
     if request.return_meta_info:
-        choice["meta_info"] = meta_info(wire, want, known, reason=said.reason)
+        choice["meta_info"] = meta_info(wire, want, known, reason=said.reason, spelled=spelled)
     return _ordered(shape.choice, choice)
 
 
-def _logprobs(wire: Wire, request: ChatRequest, known: Progress) -> Any:
+def _logprobs(wire: Wire, request: ChatRequest, known: Progress, spelled: Sequence[bytes]) -> Any:
     ids, logprobs = known.output_ids, known.logprobs
     if not request.top_logprobs:
         told = wire.texts.fragments if wire.profile.chat.token_bytes == "text" else wire.texts.raw_fragments
-        return told.content(ids, known.spelled_logprobs)
+        return told.content(ids, spelled)
     rows = top_rows(wire, request.top_logprobs, known.prompt.ids, ids, logprobs)
     return logprob_content(wire, ids, logprobs, rows)
 

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
@@ -37,8 +36,7 @@ class Latency(Document):
         return round(steps * self.decode_step * MICRO)
 
 
-@dataclass(frozen=True)
-class Timing:
+class Timing(NamedTuple):
     """When what happened to a request, in microseconds from its arrival."""
 
     started: int

@@ -2,15 +2,13 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from miles_sim.engine.stop_regex import first_match
 from miles_sim.tokenizer import ByteTokenizer
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(NamedTuple):
     """What can end a generation before the model has said all."""
 
     max_new_tokens: int
@@ -25,8 +23,7 @@ class Bounds:
     """At the same place a stop string wins over a stop token."""
 
 
-@dataclass(frozen=True)
-class Ending:
+class Ending(NamedTuple):
     """`length` ids of the draft are the output; `reason` as `/generate` gives it."""
 
     length: int

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
+from miles_sim.engine.arrived import arrived
 from miles_sim.engine.chat import want_of
 from miles_sim.engine.profiles import Profile
 from miles_sim.engine.request import ChatMessage, ChatRequest, json_body, parse_document
@@ -35,6 +36,15 @@ class Frame:
     def want(self) -> Want:
         return want_of(self.request)
 
+    def arrived(self, request: ChatRequest) -> tuple[str, ...]:
+        """What the request came with; headers may have set more than the body did."""
+        same = request.model_fields_set == self.request.model_fields_set
+        return self._arrived if same else arrived(request)
+
+    @cached_property
+    def _arrived(self) -> tuple[str, ...]:
+        return arrived(self.request)
+
 
 class Frames:
     """Reads chat requests as `request.parse` does."""
@@ -42,6 +52,7 @@ class Frames:
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
         self._fields: Collection[str] = profile.chat.known
+        self._takes_ids = "input_ids" in self._fields
         self._frames: dict[bytes, Frame] = {}
 
     def parse(self, body: bytes, *, content_type: str) -> tuple[ChatRequest, Frame]:
@@ -53,7 +64,7 @@ class Frames:
             return request, known
         request = parse_document(document, self._fields)
         frame = Frame(request, self._profile)
-        if key is not None:
+        if key is not None and request.input_ids is not None:
             if len(self._frames) >= MOST:
                 self._frames.clear()
             empty = request.model_copy(update={"messages": [], "input_ids": []})
@@ -62,12 +73,13 @@ class Frames:
 
     def _key(self, document: Any) -> bytes | None:
         """Equal for documents that differ in messages and ids alone; None for one that lacks either."""
-        if not isinstance(document, dict) or not {"messages", "input_ids"} <= self._fields & document.keys():
+        if not self._takes_ids or not isinstance(document, dict):
             return None
+        rest = document.copy()
         try:
-            rest = {name: value for name, value in document.items() if name not in ("messages", "input_ids")}
+            del rest["messages"], rest["input_ids"]
             key = orjson.dumps(rest)
-        except TypeError:
+        except (KeyError, TypeError):
             return None
         return key if b"null" not in key else None  # NaN, which Python's parser takes, looks like it
 

@@ -158,6 +158,6 @@ def check_vocabulary(prompt: Prompt, vocab_size: int) -> None:
 
 def _all_below(limit: int, prompt: Prompt) -> bool:
     try:
-        return bool(np.frombuffer(prompt.packed, dtype="<u4").max() < limit)
+        return bool(np.maximum.reduce(np.frombuffer(prompt.packed, dtype="<u4")) < limit)
     except (OverflowError, StructError):
         return False

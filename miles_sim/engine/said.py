@@ -1,8 +1,8 @@
 """What a reply's text says: thought, content, calls and why it ended; whole, or piece by piece."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from miles_sim.engine import reasoning
 from miles_sim.engine.flight import Reason
@@ -13,8 +13,7 @@ from miles_sim.engine.request import ChatRequest, GenericMessage
 from miles_sim.engine.tool_calls import parse
 
 
-@dataclass(frozen=True)
-class Said:
+class Said(NamedTuple):
     """A whole reply."""
 
     text: str
@@ -33,8 +32,7 @@ class Saying:
     calls: tuple[CallPiece, ...] = ()
 
 
-@dataclass(frozen=True)
-class Reader:
+class Reader(NamedTuple):
     """Which parsers a request's replies go through."""
 
     profile: Profile
@@ -47,7 +45,7 @@ class Reader:
     """Tool calls in the request's messages."""
     reasoning_parser: str | None = None
     """None: no thoughts are."""
-    template_options: dict[str, Any] = field(default_factory=dict)
+    template_options: dict[str, Any] | None = None
     whole_thoughts: bool = False
 
     @property

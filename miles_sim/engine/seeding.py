@@ -20,8 +20,11 @@ def asked_key(prompt: bytes, last_text: str, sampling: Sampling, lora: str | Non
     parts = [prompt, last_text.encode(errors="surrogatepass"), sampling.key]
     if lora is not None:
         parts.append(lora.encode(errors="surrogatepass"))
-    told = b"".join([piece for part in parts for piece in (len(part).to_bytes(8, "little"), part)])
-    return blake2b(told, digest_size=16).digest()
+    asked = blake2b(digest_size=16)
+    for part in parts:
+        asked.update(len(part).to_bytes(8, "little"))
+        asked.update(part)
+    return asked.digest()
 
 
 def reply_key(seed: int, asked: bytes, attempt: int) -> bytes:

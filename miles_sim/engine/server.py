@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -94,10 +93,10 @@ def _generation(engine: "Engine") -> dict[str, ASGIApp]:
         return await engine.serving.generate(asked.body, content_type=kind, gone=asked.gone)
 
     return {
-        "/v1/chat/completions": _direct(chat),
-        "/invocations": _direct(invocations),
-        "/v1/completions": _direct(completions),
-        "/generate": _direct(generate),
+        "/v1/chat/completions": _Direct(chat),
+        "/invocations": _Direct(invocations),
+        "/v1/completions": _Direct(completions),
+        "/generate": _Direct(generate),
     }
 
 
@@ -119,11 +118,16 @@ class _Arrived:
             pass
 
 
-def _direct(handler: Callable[[_Arrived], Awaitable["Said"]]) -> ASGIApp:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+class _Direct:
+    """An ASGI application; a plain function would be an endpoint of the framework's own kind to its routes."""
+
+    def __init__(self, handler: Callable[[_Arrived], Awaitable["Said"]]) -> None:
+        self._handler = handler
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         response: Response
         try:
-            said = await handler(_Arrived(scope, receive, await _body(receive)))
+            said = await self._handler(_Arrived(scope, receive, await _body(receive)))
         except RequestError as error:
             response = refusal(error)
         else:
@@ -132,8 +136,6 @@ def _direct(handler: Callable[[_Arrived], Awaitable["Said"]]) -> ASGIApp:
                 return
             response = StreamingResponse(said, media_type="text/event-stream")
         await response(scope, receive, send)
-
-    return ServerErrorMiddleware(app)
 
 
 async def _body(receive: Receive) -> bytes:

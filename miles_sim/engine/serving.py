@@ -59,6 +59,7 @@ class Serving:
     def __init__(self, engine: "Engine") -> None:
         settings = engine.settings
         self._engine = engine
+        self._parsers = settings.parsers
         self._frames = Frames(engine.profile)
         self._pace = pace(engine.profile, speculative=settings.speculative is not None)
         self.wire = Wire(
@@ -85,14 +86,14 @@ class Serving:
         thinks = self._thinks(request.chat_template_kwargs or {})
         if thinks:
             want = replace(want, think_end=self._think_end)
-        sampling = served(sampling, self.wire.profile, self._engine.settings.parsers[0], thinks=thinks)
+        sampling = served(sampling, self.wire.profile, self._parsers[0], thinks=thinks)
         try:
             lora = self._admit(prompt, sampling, want, request.adapter, hidden_states=request.return_hidden_states)
         except RequestError as error:
             if request.stream and shape.stream.early_error == "sse" and error.status == 400:
                 return _events(error_event(str(error)), DONE)
             raise
-        fields = arrived(request)
+        fields = frame.arrived(request)
         flights = [
             self._submit(
                 "chat",
@@ -106,7 +107,7 @@ class Serving:
             )
             for _ in range(max(request.n, 1))
         ]
-        tool_parser, reasoning_parser = self._engine.settings.parsers
+        tool_parser, reasoning_parser = self._parsers
         reader = reader_of(
             request,
             self.wire.profile,
@@ -196,13 +197,13 @@ class Serving:
 
     def _thinks(self, template_options: Mapping[str, Any]) -> bool:
         """The reply to a chat with these options begins with a thought."""
-        parser = self._engine.settings.parsers[1]
+        parser = self._parsers[1]
         return parser is not None and thinks(parser, dialect(self.wire.profile.sglang), dict(template_options))
 
     @cached_property
     def _think_end(self) -> int | None:
         """The one id that ends a thought; None without a parser for thoughts, or where it takes several ids."""
-        ids = self.wire.tokenizer.encode("</think>") if self._engine.settings.parsers[1] else []
+        ids = self.wire.tokenizer.encode("</think>") if self._parsers[1] else []
         return ids[0] if len(ids) == 1 else None
 
     def _check_params(self, request: GenerateRequest) -> None:

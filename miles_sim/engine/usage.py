@@ -1,14 +1,12 @@
 """`usage` of chat and completions (SGLang's usage_processor.py)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from miles_sim.engine.wire import Progress, Want, Wire, thought_tokens
 
 
-@dataclass(frozen=True)
-class Counts:
+class Counts(NamedTuple):
     """Ids of one choice."""
 
     prompt: int = 0

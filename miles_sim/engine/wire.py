@@ -1,9 +1,9 @@
 """From a generation, finished or under way, to the `meta_info` that a release tells of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from miles_sim.engine.clock import Timing
 from miles_sim.engine.experts import payload
@@ -85,8 +85,7 @@ class Want:
         return frozenset(name for name, wanted in asked.items() if wanted)
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(NamedTuple):
     """What is known of a request: all of it, or as far as it has come."""
 
     id: str
@@ -107,11 +106,6 @@ class Progress:
     def reason(self) -> Reason | None:
         return None if self.answered is None else self.answered.finish_reason
 
-    @cached_property
-    def spelled_logprobs(self) -> Sequence[bytes]:
-        """The JSON of each logprob that is told, made once for all places that tell it."""
-        return numbers(self.logprobs[self.start :] if self.start else self.logprobs)
-
 
 def finished(answered: Answered) -> Progress:
     """All of a request."""
@@ -131,7 +125,7 @@ def finished(answered: Answered) -> Progress:
 def stepped(flight: Flight, step: Step, weight_version: str, *, start: int = 0) -> Progress:
     """A request as far as this step; `weight_version`: the engine's. `start`: see `Progress`."""
     if step.answered is not None:
-        return replace(finished(step.answered), start=start, sent=step.start == 0)
+        return finished(step.answered)._replace(start=start, sent=step.start == 0)
     return Progress(
         id=flight.id,
         prompt=flight.asked.prompt,
@@ -146,8 +140,11 @@ def stepped(flight: Flight, step: Step, weight_version: str, *, start: int = 0) 
     )
 
 
-def meta_info(wire: Wire, want: Want, known: Progress, *, reason: Reason | None = None) -> dict[str, Any]:
-    """`meta_info` in the profile's keys and order. `reason` stands in place of the generation's own."""
+def meta_info(
+    wire: Wire, want: Want, known: Progress, *, reason: Reason | None = None, spelled: Sequence[bytes] | None = None
+) -> dict[str, Any]:
+    """`meta_info` in the profile's keys and order. `reason` stands in place of the generation's own; `spelled`: the
+    logprobs as `numbers` spells them, where somebody has them already."""
     holds = set(want.conditions)
     values = _basics(known, want)
     if reason is not None:
@@ -162,7 +159,7 @@ def meta_info(wire: Wire, want: Want, known: Progress, *, reason: Reason | None 
         holds |= _finished(values, want, known.answered)
         holds.difference_update(name for name in _ROWS if values.get(name) is None)
     if want.logprobs:
-        values |= _logprobs(wire, want, known)
+        values |= _logprobs(wire, want, known, spelled)
     return {key: values[value] for key, value in wire.profile.layout(frozenset(holds))}
 
 
@@ -276,12 +273,14 @@ Triple = list[Any]
 """[logprob, id, text]; text is null where none was asked for."""
 
 
-def _logprobs(wire: Wire, want: Want, known: Progress) -> dict[str, Any]:
+def _logprobs(wire: Wire, want: Want, known: Progress, spelled: Sequence[bytes] | None) -> dict[str, Any]:
     ids = known.output_ids[known.start :] if known.start else known.output_ids
+    if spelled is None:
+        spelled = numbers(known.logprobs[known.start :])
     start = _input_start(wire, want, len(known.prompt))
     values: dict[str, Any] = {
         "input_token_logprobs": [] if start is None else _input(wire, want, known.prompt.ids, start),
-        "output_token_logprobs": wire.texts.fragments.triples(ids, known.spelled_logprobs, texts=want.texts),
+        "output_token_logprobs": wire.texts.fragments.triples(ids, spelled, texts=want.texts),
     }
     if want.top_logprobs or want.token_ids is not None:
         prompt, output = (

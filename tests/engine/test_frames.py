@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from miles_sim.engine import profiles
+from miles_sim.engine.arrived import arrived
 from miles_sim.engine.errors import RequestError
 from miles_sim.engine.frames import MOST, Frames
 from miles_sim.engine.request import ChatRequest, parse
@@ -30,6 +31,16 @@ def told(request: ChatRequest) -> dict[str, Any]:
     values = {name: getattr(request, name) for name in ChatRequest.model_fields}
     ids = values.pop("input_ids")
     return values | {"ids": None if ids is None else list(ids), "set": request.model_fields_set}
+
+
+def test_what_arrived_is_told_of_each_request_alone() -> None:
+    frames = Frames(PROFILE)
+    for document in [*DOCUMENTS, *DOCUMENTS]:
+        request, frame = frames.parse(spelled(document), content_type="application/json")
+        assert frame.arrived(request) == arrived(request)
+        request, frame = frames.parse(spelled(document), content_type="application/json")
+        request.return_input_ids_in_sglext = True
+        assert frame.arrived(request) == arrived(request)
 
 
 def spelled(document: Any) -> bytes:

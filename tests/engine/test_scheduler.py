@@ -48,7 +48,7 @@ def test_without_a_clock_a_flight_is_done_on_return_and_costs_no_turn_of_the_loo
     engine = make_engine()
     flight = ask(engine)
     assert flight.done
-    assert at_once(engine.answer(flight)).generation is engine.generations[0]
+    assert at_once(engine.answer(flight)).generation == engine.generations[0]
 
 
 async def test_a_flight_can_be_awaited_and_iterated_by_many_at_any_time(make_engine: Make) -> None:
