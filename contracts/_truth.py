@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from miles_sim.agent.plan import keyed, walk
 from miles_sim.agent.steps import Compact, Crash, Parallel, Retry, Say, Step, Subagent, Tool
 from miles_sim.faults.catalogue import kind_named
-from miles_sim.ledger import Generation
+from miles_sim.ledger import Generation, Turn
 from miles_sim.scenarios.model import RolloutInput
 from miles_sim.targets.observation import SampleView
 from miles_sim.verify.alignment import Alignment
@@ -65,6 +65,12 @@ def mask(sample: SampleView) -> Sequence[int]:
     if sample.remove_sample:
         return (0,) * sample.response_length
     return (1,) * sample.response_length if sample.loss_mask is None else sample.loss_mask
+
+
+def goes_on_from_a_cut(rollout: RolloutCase, turn: Turn) -> bool:
+    """The reply that a request goes on from was cut: a server may refuse it, however often it is asked."""
+    parent = rollout.lineage.by_step.get(turn.parent) if turn.parent is not None else None
+    return parent is not None and parent.generation.finish_reason.get("type") in UNFINISHED
 
 
 def trained(rollout: RolloutCase) -> Iterator[tuple[int, SampleView, Alignment]]:

@@ -7,7 +7,7 @@ from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.rule import RolloutCase
 
 from ._struck import EXTRA, answered, excused, failures, fired, is_harmed, question, unanswered_end
-from ._truth import fits, mask, must_be_rejected, trained
+from ._truth import fits, goes_on_from_a_cut, mask, must_be_rejected, trained
 
 _MARKS = frozenset({"agent_error", "engine_error", "halted", "dropped"})
 """Keys of a sample's metadata that tell what is missing in it."""
@@ -129,10 +129,13 @@ def blast_radius(case: Case, rollout: RolloutCase, see: Recorder) -> None:
     source="design 8: after faults stop, all work must finish",
 )
 def all_finish(case: Case, rollout: RolloutCase, see: Recorder) -> None:
-    """An agent that asks again is answered as soon as no fault strikes its request."""
+    """An agent that asks again is answered as soon as no fault strikes its request; not where it goes on from a reply
+    that was cut, which is refused for good."""
     if case.scenario.plan.retries == 0 or not any(True for _ in fired(case, rollout)):
         return
     for turn in rollout.turns:
+        if goes_on_from_a_cut(rollout, turn):
+            continue
         see.that(
             answered(turn) or excused(case, rollout, turn),
             "more attempts failed than faults struck",

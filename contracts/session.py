@@ -8,7 +8,7 @@ from miles_sim.verify.alignment import align
 from miles_sim.verify.rule import RolloutCase
 
 from ._struck import excused, fired, forgone, is_harmed, may_differ
-from ._truth import UNFINISHED, fits, hook_fails, must_be_rejected, step_keys, trained
+from ._truth import fits, goes_on_from_a_cut, hook_fails, must_be_rejected, step_keys, trained
 
 ABANDONED = "abandoned"
 """Kind of a turn that nobody waits for (`Scenario.abandoned`)."""
@@ -84,8 +84,7 @@ def requests_served(case: Case, rollout: RolloutCase, see: Recorder) -> None:
     for number, turn in enumerate(rollout.turns):
         if turn.kind == ABANDONED or (case.scenario.max_nodes or len(rollout.turns)) <= number:
             continue
-        parent = rollout.lineage.by_step.get(turn.parent) if turn.parent is not None else None
-        cut = parent is not None and parent.generation.finish_reason.get("type") in UNFINISHED
+        cut = goes_on_from_a_cut(rollout, turn)
         if turn.status == 200 or not (cut or bounded or excused(case, rollout, turn)):
             see.equal(turn.status, 200, "a request was refused", f"step {turn.step}")
 
@@ -188,8 +187,7 @@ def siblings_in_parallel(case: Case, rollout: RolloutCase, see: Recorder) -> Non
     kept = {node.step: node.generation for node in rollout.lineage.kept}
     present = {g.id for _, _, found in trained(rollout) for g in found.generations}
     for turn in (turn for turn in rollout.turns if turn.step in parallel):
-        parent = rollout.lineage.by_step.get(turn.parent) if turn.parent is not None else None
-        if turn.status == 409 and parent is not None and parent.generation.finish_reason.get("type") in UNFINISHED:
+        if turn.status == 409 and goes_on_from_a_cut(rollout, turn):
             continue
         if turn.status != 200 and excused(case, rollout, turn):
             continue

@@ -203,14 +203,17 @@ class _Player:
             raise deed.after()
 
     async def replied(self, request: Request, deed: Deed) -> Reply:
-        """The reply to a request, which is made again as often as the plan says; further ones are made but once."""
+        """The reply to a request, which is made again as often as the plan says.
+
+        Further ones are made but once, and so is one that has others beside it: made again it would be a retry of them.
+        """
         for number, change in enumerate(deed.earlier, start=1):
             extra = self.exchange.once(changed(request.body, change))
             await self.journaled(replace(request, kind=EARLIER), extra, number)
         bodies = [changed(request.body, change) for change in deed.beside]
         if not bodies:
             return await self.journaled(request, self.exchange.post(request.body))
-        posts = (self.exchange.post(request.body), *(self.exchange.once(body) for body in bodies))
+        posts = [self.exchange.once(body) for body in (request.body, *bodies)]
         replies = [CANCELLED] * (1 + len(bodies))
         try:
             replies = await asyncio.gather(*posts)
