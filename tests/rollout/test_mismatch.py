@@ -84,6 +84,12 @@ def test_template_that_fails_costs_no_sample(forest: Any) -> None:
     assert fault == {"type": "render_failed", "segment_index": -1, "expected_text": "", "actual_text": ""}
 
 
+def test_a_first_prompt_is_not_found_across_the_bytes_of_two_ids_either() -> None:
+    first = Record(0, None, [1], [7], [0.0], "stop", "a", {}, [], {})
+    (fault,) = template_mismatch([first], Spelled([256, 0]))  # type: ignore[arg-type]
+    assert (fault["segment_index"], fault["expected_text"], fault["actual_text"]) == (0, "256", "1")
+
+
 def test_what_a_request_told_the_template_goes_into_the_canonical_rendering(forest: Any) -> None:
     """Replay offsets stand beside template options in a record, and are none."""
     told: list[Any] = []

@@ -1,6 +1,7 @@
 """What a session tells of its tree: one row a generation, and enough in it to tell a retry from a question."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -48,3 +49,10 @@ def test_siblings_have_one_word_for_one_question_and_two_for_two(
             if a.parent is b.parent:
                 same = (a.role, a.text) == (b.role, b.text)
                 assert (told[a.number]["asked"] == told[b.number]["asked"]) is same
+
+
+def test_first_questions_that_differ_in_their_first_id_alone_are_two(forest: Any) -> None:
+    record = forest.grow().record
+    other = replace(record, seq=1, prompt_ids=(9, *record.prompt_ids[1:]))
+    told = session_metadata([record, other], session="v2", max_trim_tokens=1)["tree"]["nodes"]
+    assert told[0]["asked"] != told[1]["asked"]

@@ -179,7 +179,7 @@ def set_tensor(name: str, value: Any) -> Callable[[dict[str, Any], dict[str, Any
         (set_tensor("tokens.1", np.zeros(1, np.int64)), r"tokens\.1"),
         (set_tensor("tokens.0", np.zeros(5, np.int32)), "int32"),
         (set_tensor("tokens.0", np.zeros((5, 1), np.int64)), "rank 2"),
-        (set_tensor("tokens.0", np.full(5, -1, np.int64)), "at least 0"),
+        (set_tensor("tokens.0", np.full(5, -1, np.int64)), r"tokens: -1 is not at least 0$"),
         (set_tensor("loss_mask.0", np.array([0, 3], np.uint8)), r"0\.\.1"),
         (set_tensor("loss_mask.0", np.zeros(3, np.uint8)), "loss_mask: 3 entries"),
         (set_tensor("rollout_log_probs.0", np.array([0, np.nan])), "nan"),
