@@ -94,9 +94,9 @@ class Judge:
     def _imported(self, mutant: Mutant) -> Verdict:
         sys.meta_path.insert(0, plant.Import(mutant))
         tests, cases = self.reach.of_module(mutant)
-        mirror = mirrors(mutant)
-        own = [test for test in tests if test.split("::")[0] == mirror]
-        rest = [test for test in tests if test.split("::")[0] != mirror and self.reach.seconds[test] < 0.5]
+        affordable, mirror = self._affordable(mutant, tests), mirrors(mutant)
+        own = [test for test in affordable if test.split("::")[0] == mirror]
+        rest = [test for test in affordable if test.split("::")[0] != mirror]
         for judged in (lambda: self._fresh(own), lambda: self.by_pack(cases), lambda: self._fresh(rest)):
             found = judged()
             if found is not None:
