@@ -102,10 +102,15 @@ class _Play:
         request = self._release.generate_input(
             state=self._state, sample=sample, sampling_params=dict(self._job["sampling"][number]), evaluation=False
         )
-        returned, error = None, None
+        returned: Any = None
+        error: BaseException | None = None
         try:
             returned = (await self._generate(request)).samples
         except Exception as raised:
+            error = raised
+        except asyncio.CancelledError as raised:  # of the rollout's own making, else the play is given up
+            if _given_up():
+                raise
             error = raised
         payload = self._payloads.get(number)
         view = rollout_view(
@@ -125,6 +130,12 @@ class _Play:
             return self._release.generate
         without, with_tools = self._release.direct
         return with_tools if direct["tools"] else without
+
+
+def _given_up() -> bool:
+    """This task was asked to end; before Python 3.11 that cannot be told."""
+    task: Any = asyncio.current_task()
+    return bool(task.cancelling()) if hasattr(task, "cancelling") else True
 
 
 def open_target() -> MilesTarget:

@@ -20,6 +20,10 @@ class TargetPool:
     def plays_at_once(self) -> int:
         return len(self._members)
 
+    @property
+    def bounds_plays(self) -> bool:
+        return all(getattr(member, "bounds_plays", False) for member in self._members)
+
     async def describe(self) -> TargetInfo:
         return await self._members[0].describe()
 

@@ -20,6 +20,9 @@ class RemoteTarget:
     printed, one that dies or hangs in a play a `PlayError`; the next play starts another one.
     """
 
+    bounds_plays = True
+    """`play` ends by itself after the time that it has, in which a worker's start does not count."""
+
     def __init__(
         self,
         python: str,
@@ -30,7 +33,7 @@ class RemoteTarget:
         paths: Sequence[Path | str] = (),
         fallback: Path | str | None = None,
         start_timeout: float = 180.0,
-        play_timeout: float = 180.0,
+        play_timeout: float = 60.0,
         checkout: str | None = None,
     ) -> None:
         if (adapter is None) == (target is None):
