@@ -84,8 +84,8 @@ def _chain(ids: Sequence[int], packed: bytes, seed: int) -> list[int]:
 def sampled_logprobs(packed: bytes, ids: Sequence[int], *, seed: int) -> list[float]:
     """Of output ids behind a packed prompt. What stands before an id and the id itself say it all, so that a request
     which has both in its prompt is told the same number."""
-    states = np.frombuffer(array("Q", _chain(ids, packed, seed)), dtype=np.uint64)
-    return ((states % _DRAWS + 1) / -1_000_000).tolist()  # type: ignore[no-any-return]
+    states = np.frombuffer(array("I", _chain(ids, packed, seed)), dtype=np.uint32)
+    return ((states % _DRAWS + 1) / -1e6).tolist()  # type: ignore[no-any-return]
 
 
 def prompt_logprobs(ids: Sequence[int], *, start: int, seed: int) -> list[float | None]:
