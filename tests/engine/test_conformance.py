@@ -72,6 +72,10 @@ def chats() -> Iterator[Body]:
     for text in ("hello", "call", "empty", "break", "bytes"):
         for fields in ({}, flags, {**flags, **details, **ids}, {"n": 3, "logprobs": True, "top_logprobs": 2}):
             yield {"messages": [{"role": "user", "content": text}], "tools": TOOLS, "max_tokens": 30, **fields}
+    for choice in ("required", {"type": "function", "function": {"name": "look"}}):
+        yield {"messages": [{"role": "user", "content": "hello"}], "tools": TOOLS, "tool_choice": choice, **flags}
+    for grammar in ({"regex": "[a-z]{9}"}, {"response_format": {"type": "json_object"}}, {"logit_bias": {"300": 100}}):
+        yield {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 40, "logprobs": True, **grammar}
     yield {"messages": [{"role": "user", "content": "think"}], "stop": ["e"], "chat_template_kwargs": {"think": True}}
     yield {"messages": [{"role": "user", "content": "again"}], "input_ids": list(range(300, 360)), **flags, **details}
     yield {"messages": [{"role": "user", "content": "again"}], "input_ids": list(range(300, 380)), **flags, **details}
