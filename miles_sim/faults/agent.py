@@ -35,9 +35,7 @@ class AgentFaults:
     them with the step and None, or why it could not strike.
     """
 
-    def __init__(
-        self, due: Callable[[str], Sequence[Struck]], told: Callable[[Struck, str, str | None], None]
-    ) -> None:
+    def __init__(self, due: Callable[[str], Sequence[Struck]], told: Callable[[Struck, str, str | None], None]) -> None:
         self._due = due
         self._told = told
         self._later: dict[str, list[Callable[[], Awaitable[None]]]] = {}

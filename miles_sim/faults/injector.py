@@ -90,10 +90,12 @@ class Injector:
 
     def dead(self, meeting: Meeting) -> None:
         """The engine, which a fault has ended, was not there to be asked: that fault strikes here, and no other."""
-        if meeting.entry is None and self._killer is not None:
-            self._journal.met(self._killer, meeting.place)
-        elif meeting.entry is not None and meeting.entry.order is not self._killer:
+        if meeting.entry is not None and meeting.entry.order is self._killer:
+            return
+        if meeting.entry is not None:
             meeting.entry.cannot = "the engine is dead"
+        if self._killer is not None:
+            self._journal.met(self._killer, meeting.place)
 
     def handed_over(self, meeting: Meeting, answer: Answer, answers: Sequence[Answer]) -> None:
         """A whole answer, made of the last of `answers`, reached who asked.

@@ -103,5 +103,6 @@ def test_an_engine_that_died_strikes_every_later_request_by_the_fault_that_ended
     assert [(f.kind, f.rollout, f.step) for f in journal.fired()] == [
         ("engine-death", 0, "1"),
         ("engine-death", 0, "2"),
+        ("engine-death", 1, "1"),
     ]
     assert [(m.kind, m.reason) for m in journal.missed()] == [("http-503", "the engine is dead")]
