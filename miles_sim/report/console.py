@@ -49,6 +49,7 @@ def print_report(report: Report, cases: Mapping[str, Case], out: Console, *, qui
     if not quiet:
         _opening(report, out)
         _trees(cases, out)
+        _faults(report, out)
         _contracts(report, out)
     _wrong(report, cases, out)
     out.print(closing_line(report), style="bold green" if report.holds else "bold red", soft_wrap=True)
@@ -95,6 +96,22 @@ def _trees(cases: Mapping[str, Case], out: Console) -> None:
         for line in tree_lines(case, rollouts=1)[1:]:
             if not line.startswith("…"):
                 out.print(line, soft_wrap=True)
+        out.print()
+
+
+def _faults(report: Report, out: Console) -> None:
+    """A line a case in which faults fired, their kinds in the order of places; then what could not strike."""
+    by_case: dict[str, list[str]] = defaultdict(list)
+    for fired in report.fired:
+        if not fired.could_not:
+            by_case[fired.scenario].append(fired.kind)
+    for name, kinds in by_case.items():
+        told = ", ".join(f"{kind} ×{count}" if count > 1 else kind for kind, count in Counter(kinds).items())
+        out.print(f"fired in {name}: {cut(told, 160)}", soft_wrap=True)
+    for fired in report.fired:
+        if fired.could_not:
+            out.print(f"{fired.kind} could not strike in {fired.scenario}: {cut(fired.could_not, 100)}", soft_wrap=True)
+    if report.fired:
         out.print()
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from miles_sim.document import Document
 
-SCHEMA: Literal["miles-sim/report/2"] = "miles-sim/report/2"
+SCHEMA: Literal["miles-sim/report/3"] = "miles-sim/report/3"
 
 SCOPE = (
     "What no CPU can show is not claimed: that logprobs agree with real kernels, that experts are routed as on "
@@ -101,17 +101,34 @@ class Summary(Document):
     vacuous: int = 0
 
 
+class FiredView(Document):
+    """One fault that was due in a case."""
+
+    scenario: str
+    """Case name: `scenario/session`."""
+    kind: str
+    rollout: int
+    step: str
+    attempt: int
+    could_not: str = ""
+    """Why it did not strike; empty where it did."""
+
+
 class Report(Document):
     """One verify run."""
 
-    schema_: Literal["miles-sim/report/1", "miles-sim/report/2"] = Field(default=SCHEMA, alias="schema")
-    """Version 1 has no `findings`; it is read as it is."""
+    schema_: Literal["miles-sim/report/1", "miles-sim/report/2", "miles-sim/report/3"] = Field(
+        default=SCHEMA, alias="schema"
+    )
+    """Version 1 has no `findings`, version 2 no `fired`; both are read as they are."""
     scope: str = SCOPE
     target: TargetView
     seed: int
     summary: Summary
     contracts: tuple[ContractView, ...]
     results: tuple[Result, ...]
+    fired: tuple[FiredView, ...] = ()
+    """In the order of cases, then of places."""
     unmatched_baseline: tuple[str, ...] = ()
     """Baseline entries that nothing in the run answers to."""
 

@@ -5,18 +5,19 @@ import itertools
 import logging
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
+from miles_sim.ledger import Missed
 from miles_sim.scenarios.model import Scenario, SessionVersion
 from miles_sim.targets.base import PlayError, Target, TargetInfo
 from miles_sim.transport import LocalNetwork
 from miles_sim.verify.baseline import Baseline
 from miles_sim.verify.judge import Judgement, judge, judge_scenario
 from miles_sim.verify.play import play
-from miles_sim.verify.report import ContractView, Finding, Report, Result, TargetView, Verdict, summarise
+from miles_sim.verify.report import ContractView, Finding, FiredView, Report, Result, TargetView, Verdict, summarise
 from miles_sim.verify.rule import Case, Level, Rule, Violation
 from miles_sim.verify.struck import needed
 from miles_sim.verify.survival import broken_off, with_play_ends
@@ -103,7 +104,20 @@ async def verify(
         command = (*command, "--seed", str(seed))
     rules = with_play_ends(rules, judgements)
     report = _report(info, seed, rules, judgements, complete, baseline, command)
-    return Run(report, played)
+    fired = tuple(view for case in played.values() for view in _fired(case))
+    return Run(report.model_copy(update={"fired": fired}), played)
+
+
+def _fired(case: Case) -> Iterator[FiredView]:
+    for due in (*case.ledger.fired, *case.ledger.missed):
+        yield FiredView(
+            scenario=case.name,
+            kind=due.kind,
+            rollout=due.rollout,
+            step=due.step,
+            attempt=due.attempt,
+            could_not=(due.reason or "") if isinstance(due, Missed) else "",
+        )
 
 
 async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -31,7 +31,7 @@ MODELS: dict[str, tuple[type[BaseModel], int]] = {
     "history": (History, 1),
     "ledger": (Ledger, 2),
     "observation": (Observation, 2),
-    "report": (Report, 2),
+    "report": (Report, 3),
     "samples-wire": (SamplesWire, 1),
     "scenario": (Scenario, 2),
     "session-routes": (SessionRoutes, 1),

@@ -165,7 +165,7 @@ def test_the_json_report_is_the_same_bytes_each_time_in_a_file_or_on_stdout(tmp_
     with _process(*words, "-") as process:
         stdout, stderr = process.communicate()
     assert stdout == (tmp_path / "report.json").read_text(encoding="utf-8")
-    assert json.loads(stdout)["schema"] == "miles-sim/report/2"
+    assert json.loads(stdout)["schema"] == "miles-sim/report/3"
     assert "reference holds" in stderr
 
 
