@@ -20,6 +20,7 @@ from miles_sim.faults.catalogue import kinds
 from miles_sim.faults.kind import Kind
 from miles_sim.faults.plan import Fault, When, Where
 from miles_sim.scenarios.model import Scenario, SessionVersion
+from miles_sim.scenarios.single import DIRECT_EDGES, SESSIONS, tools_scenario
 from miles_sim.targets.reference import ReferenceTarget
 from miles_sim.transport import LocalNetwork
 from miles_sim.verify.judge import judge
@@ -28,11 +29,7 @@ from miles_sim.verify.play import play
 from miles_sim.verify.rule import Case, Rule, Violation
 
 Pair = tuple[Kind, Kind]
-SESSIONS: tuple[SessionVersion, ...] = ("v1", "v2", "direct")
 PAIRS_A_PLAY = 24
-_EDGES = {"direct": ("engine", "model")}
-_TOOL = {"type": "function", "function": {"name": "t", "parameters": {"type": "object", "properties": {"a": {}}}}}
-_CALL = {"tokens": 4, "reasoning": 3, "tool_calls": [{"name": "t", "arguments": {"a": "x", "b": 1}}]}
 
 
 def rules() -> tuple[Rule, ...]:
@@ -42,7 +39,7 @@ def rules() -> tuple[Rule, ...]:
 
 def pairs(session: SessionVersion) -> list[Pair]:
     """All pairs of kinds that a session version's plays can be struck by; each kind once with itself."""
-    known = [kind for kind in kinds().values() if session not in _EDGES or kind.edge in _EDGES[session]]
+    known = [kind for kind in kinds().values() if session != "direct" or kind.edge in DIRECT_EDGES]
     return list(itertools.combinations_with_replacement(known, 2))
 
 
@@ -61,30 +58,13 @@ def _whole(kind: Kind) -> bool:
 
 
 def scenario(found: Sequence[Pair], session: SessionVersion) -> Scenario:
-    faults = [fault for number, pair in enumerate(found) for fault in _faults(pair, number)]
-    steps: list[dict[str, Any]] = [{"do": "say", "reply": _CALL}, {"do": "tool", "reply": _CALL}, {"do": "tool"}]
-    return Scenario.model_validate(
-        {
-            "name": "pairs",
-            "title": "Two faults in each rollout",
-            "sessions": (session,),
-            "engine": {
-                "tokenizer": "qwen3",
-                "speculative": {},
-                "experts": {"layers": 2, "topk": 2},
-                "weight_version": "3",
-            },
-            "routing_replay": True,
-            "sampling": {"max_new_tokens": 256},
-            "rollouts": tuple({"index": number} for number in range(len(found) + 1)),
-            "plan": {
-                "tools": (_TOOL,),
-                "steps": tuple(steps),
-                "retries": 0 if session == "direct" else 2,
-                "returns": {"reward": 1.0},
-            },
-            "faults": tuple(faults),
-        }
+    return tools_scenario(
+        name="pairs",
+        title="Two faults in each rollout",
+        sessions=(session,),
+        rollouts=tuple({"index": number} for number in range(len(found) + 1)),
+        retries=0 if session == "direct" else 2,
+        faults=tuple(fault for number, pair in enumerate(found) for fault in _faults(pair, number)),
     )
 
 
