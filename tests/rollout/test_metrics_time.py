@@ -54,8 +54,8 @@ def test_tools_that_outlast_the_batch_leave_the_figure_out(idle: float) -> None:
 
 
 def test_tool_time_counts_once_a_rollout_and_rows_without_an_id_are_rollouts_of_their_own() -> None:
-    samples = [row(1, 4.0, rollout_id=1), row(1, 4.0, rollout_id=1), row(1, 2.0), row(1, 0.0)]
-    assert throughput(samples, 10.0)["non_generation_time/mean"] == 2.0
+    samples = [row(1, 4.0, rollout_id=1), row(1, 4.0, rollout_id=1), row(1, 2.0), row(1, 3.0)]
+    assert throughput(samples, 10.0)["non_generation_time/mean"] == 3.0
 
 
 def test_generations_that_leaves_share_count_once() -> None:

@@ -59,6 +59,19 @@ async def test_other_tools_open_a_root_whose_prompt_has_them(opened: Any, user: 
     assert [node["parent"] for node in tree["nodes"]] == [None, None, 1, 0]
 
 
+async def test_another_list_of_tools_is_another_prompt(opened: Any, user: Any) -> None:
+    """Not only tools against none."""
+    others = [{"type": "function", "function": {"name": "g"}}]
+    v2, v1 = await opened(), await opened(session="v1")
+    for sessions, status in ((v2, 200), (v1, 400)):
+        first = await sessions.say(user("one"), tools=TOOLS)
+        assert (await sessions.chat(user("one"), first, user("two"), tools=others)).status_code == status
+        assert (await sessions.chat(user("one"), first, user("two"), tools=TOOLS)).status_code == 200
+    nodes = (await v2.show())["metadata"]["tree"]["nodes"]
+    assert [node["parent"] for node in nodes] == [None, None, 0]
+    assert ['"name": "g"' in prompt for prompt in prompts(v2)][:3] == [False, True, False]
+
+
 async def test_other_tools_are_refused_where_there_is_one_prompt_only(opened: Any, user: Any) -> None:
     sessions = await opened(session="v1")
     first = await sessions.say(user("one"), tools=TOOLS)
