@@ -141,7 +141,7 @@ class QwenStream:
 def read_json(text: str, *, whole_strings: bool) -> tuple[Any, int] | None:
     """JSON at the beginning of `text`, as much of it as is there, and how long it is; None where it is none."""
     from partial_json_parser import loads
-    from partial_json_parser.core.exceptions import MalformedJSON
+    from partial_json_parser.core.exceptions import MalformedJSON, PartialJSON
     from partial_json_parser.core.options import Allow
 
     if not text:
@@ -151,7 +151,7 @@ def read_json(text: str, *, whole_strings: bool) -> tuple[Any, int] | None:
     except (json.JSONDecodeError, IndexError) as error:
         if "Extra data" not in str(error) and "pop from empty list" not in str(error):
             return None
-    except (MalformedJSON, AssertionError):
+    except (MalformedJSON, PartialJSON, AssertionError):
         return None
     begin = len(text) - len(text.lstrip(" \t\n\r"))
     try:

@@ -9,13 +9,15 @@ from typing import Any
 logging.disable(logging.CRITICAL)
 
 from sglang.srt.function_call.function_call_parser import FunctionCallParser  # noqa: E402
+from sglang.srt.function_call.json_array_parser import JsonArrayParser  # noqa: E402
 from sglang.srt.parser.reasoning_parser import ReasoningParser  # noqa: E402
 
 
 def tool_case(case: dict[str, Any]) -> Any:
     tools = [SimpleNamespace(function=SimpleNamespace(**tool["function"])) for tool in case["tools"]]
     text = "".join(case["chunks"])
-    detector = FunctionCallParser.ToolCallParserEnum[case["parser"]]
+    known = {**FunctionCallParser.ToolCallParserEnum, "json_array": JsonArrayParser}
+    detector = known[case["parser"]]
     whole: Any = None
     if detector().has_tool_call(text):
         try:

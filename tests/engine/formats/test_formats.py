@@ -172,3 +172,11 @@ def test_glm_values_are_read_by_the_tools_schema(value: str, read: dict[str, Any
 def test_a_text_without_a_version_names_no_dialect() -> None:
     with pytest.raises(ValueError, match="release: 'main' does not end with a version"):
         dialect("main")
+
+
+@pytest.mark.parametrize(
+    "chunks", [['<tool_call>\n"abc'], ["<tool_call>\n", '"', 'a": 1}'], ['<tool_call>\n{"name": "']]
+)
+def test_a_stream_that_begins_no_call_is_passed_over(chunks: list[str]) -> None:
+    stream = FORMATS["qwen25"].stream([], dialect("0.5.16"))
+    assert [stream.push(chunk).calls for chunk in chunks] == [()] * len(chunks)

@@ -109,6 +109,15 @@ def test_every_call_is_read_as_sglang_reads_it() -> None:
         assert ours_of_tools(case) == expected, case
 
 
+def test_every_array_of_calls_is_streamed_as_sglang_streams_it() -> None:
+    """Whole ones are read by the server itself, not by the parser."""
+    cases = tool_cases("json_array")
+    for case in cases:
+        case["chunks"][0] = case["chunks"][0].removeprefix("Well.")
+    for case, (_, expected) in zip(cases, real(cases), strict=True):
+        assert ours_of_tools(case)[1] == expected, case
+
+
 def test_every_thought_is_read_as_sglang_reads_it() -> None:
     cases = [case for parser in ("qwen3", "deepseek-r1", "glm45", "kimi_k2") for case in thought_cases(parser)]
     for case, expected in zip(cases, real(cases), strict=True):
