@@ -21,6 +21,8 @@ def agent_failure_told(case: Case, rollout: RolloutCase, sample: SampleView, see
     crashes = [step.message for _, step in walk(case.scenario.plan.steps) if isinstance(step, Crash)]
     if not crashes or case.session == "direct" or not rollout.view.agent_ran:
         return
+    if any(turn.status != 200 for turn in rollout.turns):
+        return  # it failed before it came to its crash
     told = sample.status in ("aborted", "failed") or any(message in _text(sample.metadata) for message in crashes)
     see.that(told, "nothing tells that the agent failed", expected=crashes[0], found=sample.status)
 
