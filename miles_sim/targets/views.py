@@ -11,6 +11,13 @@ from .worker import error_document
 
 _SPEC_FIELDS = ("spec_accept_token_num", "spec_draft_token_num", "spec_verify_ct", "completion_token_num")
 _CACHE_FIELDS = ("cached_tokens", "total_prompt_tokens")
+_ENTRIES: dict[str, Any] = {
+    "tokens": int,
+    "loss_mask": int,
+    "rollout_log_probs": (int, float),
+    "weight_versions": str,
+}
+"""Fields that are lists, to what they hold; one that holds anything else is shown among a sample's further fields."""
 _YEAR_2001 = 1e9
 """Unix seconds."""
 
@@ -22,12 +29,21 @@ def sample_view(sample: Any) -> dict[str, Any]:
     view = {name: plain(value) for name, value in values.items() if name in SAMPLE_FIELDS}
     view["spec_info"] = None if spec is None else _counters(spec)
     view["prefix_cache_info"] = None if cache is None else {name: getattr(cache, name) for name in _CACHE_FIELDS}
+    strange = {name: plain(view[name]) for name in view if not _fits(name, view[name])}
+    view = {name: value for name, value in view.items() if name not in strange}
     if "lifecycle" in view.get("metadata", {}):
         view["metadata"] = {**view["metadata"], "lifecycle": _timeless(view["metadata"]["lifecycle"])}
-    view["other"] = {
-        name: plain(value) for name, value in values.items() if name not in SAMPLE_FIELDS and value is not None
-    }
+    further = {name: plain(value) for name, value in values.items() if name not in SAMPLE_FIELDS and value is not None}
+    view["other"] = {**further, **strange}
     return view
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Whether a list or counters hold what their field is for; what an engine said amiss may stand there as it came."""
+    if isinstance(value, Mapping) and name in ("spec_info", "prefix_cache_info"):
+        return all(isinstance(value[field], int) for field in value if not field.startswith("accept_"))
+    kind = _ENTRIES.get(name)
+    return kind is None or value is None or all(isinstance(entry, kind) for entry in value)
 
 
 def _timeless(value: Any) -> Any:

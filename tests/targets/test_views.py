@@ -1,5 +1,7 @@
 """Samples of any implementation as observation documents."""
 
+from types import SimpleNamespace
+
 from miles_sim.document import read
 from miles_sim.rollout.counters import SpecInfo
 from miles_sim.rollout.sample import Sample, Status
@@ -69,3 +71,20 @@ def test_the_batch_is_grouped_by_prompt_in_order():
 
 def test_figures_are_numbers_under_one_prefix():
     assert figures({"a": 1, "rollout/b": 0.5, "c": "text", "d": None}) == {"rollout/a": 1.0, "rollout/b": 0.5}
+
+
+def test_a_list_that_holds_what_it_is_not_for_stands_in_other():
+    sample = Sample(index=7, tokens=[1, 2], response_length=1, rollout_log_probs=[None])
+    view = sample_view(sample)
+    assert "rollout_log_probs" not in view
+    assert view["other"]["rollout_log_probs"] == [None]
+    assert view["tokens"] == [1, 2]
+    assert read(SampleView, view, name="sample").rollout_log_probs is None
+
+
+def test_counters_that_are_no_numbers_stand_in_other():
+    names = ("spec_accept_token_num", "spec_draft_token_num", "spec_verify_ct", "completion_token_num")
+    view = sample_view(Sample(index=7, spec_info=SimpleNamespace(**dict.fromkeys(names, "4"))))
+    assert "spec_info" not in view
+    assert view["other"]["spec_info"]["spec_verify_ct"] == "4"
+    assert view["prefix_cache_info"] == {"cached_tokens": 0, "total_prompt_tokens": 0}
