@@ -88,6 +88,11 @@ class Turn(Document):
     doubled: tuple[str, ...] = ()
     """Headers of the reply that stand more than once, and may not."""
 
+    @property
+    def question(self) -> str:
+        """Step that asks the same: its own, or that beside which an agent asked for another draw."""
+        return self.step.partition("~")[0] if self.kind == "extra" else self.step
+
 
 class Fired(Document):
     """One fault that struck."""
@@ -144,7 +149,7 @@ class Ledger(Document):
         needed: set[str | None] = set()
         ids = set()
         for turn in reversed(answered):  # a step stands before those that go on from it
-            if turn.step not in superseded or turn.step in needed:
+            if turn.question not in superseded or turn.step in needed:
                 needed.add(turn.parent)
                 ids.add(turn.response_id)
         return tuple(g for g in self.generations if g.id in ids)

@@ -34,6 +34,12 @@ def kept(*turns: Turn) -> list[str]:
     return [g.id for g in ledger.kept_of(0)]
 
 
+def test_what_was_asked_beside_it_is_not_kept_either_where_it_asked_the_same() -> None:
+    beside = turn("1~1", None).model_copy(update={"kind": "extra"})
+    earlier = turn("1~2", None).model_copy(update={"kind": "earlier"})
+    assert kept(turn("1", None), beside, earlier, turn("2", None, retry_of="1")) == ["1~2", "2"]
+
+
 def test_what_was_asked_again_is_not_kept() -> None:
     assert kept(turn("1", None), turn("2", "1"), turn("3", "1", retry_of="2"), turn("4", "3")) == ["1", "3", "4"]
 

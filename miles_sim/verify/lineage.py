@@ -91,7 +91,7 @@ def lineage(
     answered = [turn for turn in turns if turn.response_id in by_id]
     superseded = {turn.retry_of for turn in answered}
     told = [
-        Node(turn, by_id[turn.response_id], turn.step in superseded)
+        Node(turn, by_id[turn.response_id], turn.question in superseded)
         for turn in answered
         if turn.response_id is not None
     ]
