@@ -33,6 +33,8 @@ class HuggingFaceTokenizer:
         if not getattr(self._tokenizer, "chat_template", None):
             raise TokenizerError(f"tokenizer: {folder}: has no chat template")
         self.trailing_ids = frozenset(_stop_ids(self._tokenizer, Path(folder)))
+        self.vocab_size = _vocab_size(Path(folder))
+        """Ids that the model has, those that pad its vocabulary included; None where its `config.json` is not there."""
         closed = self._text([*_OPENING, _PLAIN], {}, opener=False)
         if closed.count(_MARK) != 1:
             raise TokenizerError(f"tokenizer: {folder}: its chat template alters or repeats a plain reply")
@@ -118,6 +120,19 @@ def _load(folder: Path) -> Any:
         return transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
     except Exception as error:  # whatever transformers, tokenizers or a broken file raise
         raise TokenizerError(f"tokenizer: {folder}: {type(error).__name__}: {error}") from error
+
+
+def _vocab_size(folder: Path) -> int | None:
+    """As the model's config says, or the one of its text part."""
+    file = folder / "config.json"
+    if not file.is_file():
+        return None
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+        size = config.get("vocab_size", config.get("text_config", {}).get("vocab_size"))
+    except (ValueError, AttributeError) as error:
+        raise TokenizerError(f"tokenizer: {file}: {error}") from error
+    return size if type(size) is int else None
 
 
 def _stop_ids(tokenizer: Any, folder: Path) -> set[int]:

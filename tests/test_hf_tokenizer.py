@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from miles_sim.hf_tokenizer import HuggingFaceTokenizer
+from miles_sim.hf_tokenizer import HuggingFaceTokenizer, _vocab_size
 from miles_sim.tokenizer import ByteTokenizer, TokenizerError
 
 HERE = Path(__file__).parent
@@ -30,6 +30,23 @@ def test_missing_transformers_are_told_with_the_extra(tmp_path: Path, monkeypatc
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(TokenizerError, match=r"transformers is missing; pip install 'miles-sim\[hf\]'"):
         HuggingFaceTokenizer(ByteTokenizer().save(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("config", "size"),
+    [('{"vocab_size": 9}', 9), ('{"text_config": {"vocab_size": 8}}', 8), ('{"vocab_size": "9"}', None), ("{}", None)],
+)
+def test_the_models_vocabulary_is_as_large_as_its_config_says(config: str, size: int | None, tmp_path: Path) -> None:
+    assert _vocab_size(tmp_path) is None
+    (tmp_path / "config.json").write_text(config, encoding="utf-8")
+    assert _vocab_size(tmp_path) == size
+
+
+@pytest.mark.parametrize("config", ["{", "[]"])
+def test_a_config_that_is_none_is_named(config: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(config, encoding="utf-8")
+    with pytest.raises(TokenizerError, match=r"config\.json"):
+        _vocab_size(tmp_path)
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -46,6 +46,9 @@ def same_ids(folder: Path) -> None:
             own.max_trim_tokens,
             "A",
         )
+        assert hf.vocab_size == own.vocab_size
+        (folder / family / "config.json").unlink()
+        assert HuggingFaceTokenizer(folder / family).vocab_size is None
         replied = {"role": "assistant", "content": "", "tool_calls": [CALLED]}
         for tools in (None, TOOLS):
             for opener in (True, False):
