@@ -7,6 +7,7 @@ from miles_sim.targets.observation import SampleView
 from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.rule import RolloutCase
 
+from ._struck import is_harmed
 from ._truth import close, counted, metric, must_be_rejected, pools, ratio, spec_sums, trained
 
 _SPEC = {"spec_info"}
@@ -59,7 +60,8 @@ def absent_when_off(case: Case, see: Recorder) -> None:
 )
 def missing_keys_tolerated(case: Case, rollout: RolloutCase, see: Recorder) -> None:
     """A reply without speculative keys neither fails its rollout nor disturbs the sums of the others."""
-    if any(g.spec is not None and g.spec.verify_ct == 0 for g in rollout.kept):
+    failed = rollout.view.error is not None and is_harmed(case, rollout)
+    if any(g.spec is not None and g.spec.verify_ct == 0 for g in rollout.kept) and not failed:
         see.equal(rollout.view.error, None, "a reply without speculative keys failed its rollout")
     for number, sample, found in trained(rollout):
         if any(g.spec is not None and g.spec.verify_ct == 0 for g in found.generations):

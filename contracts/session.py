@@ -7,7 +7,7 @@ from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.alignment import align
 from miles_sim.verify.rule import RolloutCase
 
-from ._struck import excused, fired, forgone, is_harmed, may_differ
+from ._struck import excused, fired, forgone, harmed, is_harmed, may_differ
 from ._truth import fits, goes_on_from_a_cut, hook_fails, must_be_rejected, step_keys, trained
 
 ABANDONED = "abandoned"
@@ -142,9 +142,10 @@ def node_cap(case: Case, rollout: RolloutCase, see: Recorder) -> None:
     source="miles PR #2544 (only a timeout was looked for), PR #485 (a collect that deletes cannot be made again)",
 )
 def collect_survived(case: Case, rollout: RolloutCase, see: Recorder) -> None:
-    """Where the connection breaks while samples are collected, the rollout still ends in a sample."""
-    broken = [each for each in case.ledger.fired if each.rollout == rollout.number and each.kind in COLLECT_BREAKS]
-    if broken and not must_be_rejected(case, rollout.input):
+    """Where the connection breaks while samples are collected, and no more befalls it, the rollout ends in a sample."""
+    broken = any(each.kind in COLLECT_BREAKS for each, _ in fired(case, rollout))
+    alone = all(each.kind in COLLECT_BREAKS for each, _ in harmed(case, rollout))
+    if broken and alone and not must_be_rejected(case, rollout.input):
         error = rollout.view.error
         found = f"{error.type}: {error.message}" if error else f"{len(rollout.samples)} samples"
         see.that(error is None and bool(rollout.samples), "a broken collect", expected="a sample", found=found)

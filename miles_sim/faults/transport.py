@@ -118,7 +118,7 @@ class FaultTransport(httpx.AsyncBaseTransport):
                 strike, answers = THROUGH, [await self._deliver(asked, request)]
                 self._injector.answered(meeting, answers)
                 changed = answers[-1]
-        if meeting.edge == "driver":
+        if meeting.edge == "driver" and strike.ending == "whole":  # else who asked will ask again
             await self._others.after(meeting.place.rollout, meeting.place.step)
         if changed is not None and strike.ending == "whole":
             self._injector.handed_over(meeting, changed, answers)
