@@ -90,6 +90,12 @@ def test_a_first_prompt_is_not_found_across_the_bytes_of_two_ids_either() -> Non
     assert (fault["segment_index"], fault["expected_text"], fault["actual_text"]) == (0, "256", "1")
 
 
+def test_behind_the_bytes_of_two_ids_the_search_goes_on() -> None:
+    first = Record(0, None, [9], [7], [0.0], "stop", "a", {}, [], {})
+    path = [first, replace(first, seq=1, parent=0, prompt_ids=[9, 7, 1])]
+    assert template_mismatch(path, Spelled([9, 256, 0, 1])) == []  # type: ignore[arg-type]
+
+
 def test_what_a_request_told_the_template_goes_into_the_canonical_rendering(forest: Any) -> None:
     """Replay offsets stand beside template options in a record, and are none."""
     told: list[Any] = []

@@ -56,3 +56,17 @@ def test_first_questions_that_differ_in_their_first_id_alone_are_two(forest: Any
     other = replace(record, seq=1, prompt_ids=(9, *record.prompt_ids[1:]))
     told = session_metadata([record, other], session="v2", max_trim_tokens=1)["tree"]["nodes"]
     assert told[0]["asked"] != told[1]["asked"]
+
+
+def test_a_session_tells_its_latest_ids_and_a_tree_only_where_it_is_one(forest: Any) -> None:
+    last = forest.grow(forest.grow(), text="more").record
+    ids = [*last.prompt_ids, *last.output_ids]
+    linear = session_metadata(forest.records, session="v1", max_trim_tokens=3)
+    assert linear == {"max_trim_tokens": 3, "accumulated_token_ids": ids}
+    tree = session_metadata(forest.records, session="v2", max_trim_tokens=3)
+    assert tree.pop("tree")["leaves"] == [{"node_id": 1, "path_node_ids": [0, 1]}]
+    assert tree == linear
+    empty = {"nodes": [], "leaves": []}
+    assert session_metadata([], session="v2", max_trim_tokens=0) == {
+        "max_trim_tokens": 0, "accumulated_token_ids": [], "tree": empty
+    }  # fmt: skip
