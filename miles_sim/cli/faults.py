@@ -1,6 +1,7 @@
 """The `faults` command: the catalogue of what can go wrong."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
@@ -26,6 +27,21 @@ def faults(
         ),
     ] = None,
     json: AsJson = False,
+    write: Annotated[
+        Optional[Path], typer.Option("--write", metavar="DIR", help="Write a scenario file for each kind alone.")
+    ] = None,
+    session: Annotated[
+        Optional[list[str]],
+        typer.Option(metavar="v1|v2|direct", help="With --write, the session versions. Repeatable. Default: all."),
+    ] = None,
+    report: Annotated[
+        Optional[Path],
+        typer.Option("--report", metavar="FILE", help="Print, of a report over such files, what came of each kind."),
+    ] = None,
+    page: Annotated[
+        Optional[Path],
+        typer.Option("--page", metavar="DIR", help="Print the catalogue as Markdown, a column a file of --report."),
+    ] = None,
 ) -> None:
     """List the kinds of fault: what each does, and what must come of it.
 
@@ -35,8 +51,20 @@ def faults(
     miles-sim faults --layer http
     miles-sim faults http-503
     miles-sim run fault-http-status
+    miles-sim faults --page docs/faults > docs/fault-kinds.md
     """
     with honest():
+        if write is not None:
+            _write_singles(write, session)
+            return
+        if report is not None:
+            _print_cells(report)
+            return
+        if page is not None:
+            from miles_sim.report.fault_page import page as text
+
+            typer.echo(text(_chosen(None, layer), _columns(page)), nl=False)
+            return
         found = [kind_document(kind) for kind in _chosen(name, layer)]
         if json:
             import orjson
@@ -99,3 +127,39 @@ def _words(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name}: {each}" for name, each in value.items())
     return ", ".join(map(str, value))
+
+
+def _write_singles(folder: Path, sessions: list[str] | None) -> None:
+    from miles_sim.cli.choices import Impossible
+    from miles_sim.faults.catalogue import kinds
+    from miles_sim.scenarios.single import DIRECT_EDGES, SESSIONS, single
+    from miles_sim.scenarios.written import scenario_yaml
+
+    wanted = tuple(session for session in SESSIONS if session in (sessions or SESSIONS))
+    if unknown := sorted(set(sessions or ()) - set(SESSIONS)):
+        raise Impossible(f"session: {unknown[0]!r} is not one of {', '.join(SESSIONS)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind in kinds().values():
+        if wanted != ("direct",) or kind.edge in DIRECT_EDGES:
+            scenario = single(kind, wanted)
+            (folder / f"{scenario.name}.yaml").write_text(scenario_yaml(scenario), encoding="utf-8")
+
+
+def _print_cells(file: Path) -> None:
+    import orjson
+
+    from miles_sim.faults.catalogue import kinds
+    from miles_sim.report.fault_page import cells
+    from miles_sim.scenarios.single import single
+    from miles_sim.verify.compare import load_report
+
+    known = {single(kind).name: [kind.name] for kind in kinds().values()}
+    told = cells(load_report(file), known)
+    sys.stdout.buffer.write(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS) + b"\n")
+
+
+def _columns(folder: Path) -> list[tuple[str, dict[str, str]]]:
+    import orjson
+
+    files = sorted(folder.glob("*.json"), key=lambda file: (file.stem != "reference", file.stem))
+    return [(file.stem, orjson.loads(file.read_bytes())) for file in files]
