@@ -155,18 +155,24 @@ def ratio(above: int, below: int) -> float | None:
 
 
 def pools(case: Case) -> tuple[tuple[Generation, ...], ...]:
-    """The generations that a batch's ratios may be pooled over, each once: those in its samples, or all on their paths.
+    """The generations that a batch's ratios may be pooled over, each once: those in its samples, those on the paths of
+    its samples, or all on a path that is kept.
 
-    They differ only by what max_seq_len keeps out of a sample, which the engine did generate.
+    They differ only by what max_seq_len keeps out of a sample, or of any, which the engine did generate.
     """
     present: dict[str, Generation] = {}
+    sampled: dict[str, Generation] = {}
     reached: dict[str, Generation] = {}
+    limit = case.scenario.max_seq_len
     for rollout in case.rollouts:
         present |= {g.id: g for found in rollout.alignments for g in found.generations}
         reached |= {node.generation.id: node.generation for node in rollout.lineage.kept}
-    if case.scenario.max_seq_len is None:
+        for path in map(rollout.lineage.path, rollout.lineage.leaves):
+            if fits(path[0].generation, limit):
+                sampled |= {node.generation.id: node.generation for node in path}
+    if limit is None:
         return (tuple(present.values()),)
-    return tuple(present.values()), tuple(reached.values())
+    return tuple(present.values()), tuple(sampled.values()), tuple(reached.values())
 
 
 def metric(metrics: Mapping[str, float], name: str) -> float | None:
