@@ -5,7 +5,7 @@ from typing import Any
 from miles_sim.engine import seeding
 from miles_sim.engine.bias import biased
 from miles_sim.engine.finish import Bounds, ending
-from miles_sim.engine.flight import Drawn
+from miles_sim.engine.flight import Drawn, ends_of
 from miles_sim.engine.grammar import obeyed
 from miles_sim.engine.logprobs import sampled_logprobs, state_after
 from miles_sim.engine.profiles import Profile
@@ -43,6 +43,7 @@ class Model:
         count, speculative = len(output_ids), self._settings.speculative
         if logprobs is None:
             logprobs = sampled_logprobs(prompt.packed, output_ids, seed=self._seed)
+        drafts = accepted_drafts(count, speculative, seeding.chance(key, "drafts")) if speculative else None
         return Drawn(
             output_ids=tuple(output_ids),
             logprobs=tuple(logprobs),
@@ -50,7 +51,8 @@ class Model:
             misbehaved=reply.misbehave,
             retract_after=reply.retract_after,
             update=reply.update,
-            drafts=tuple(accepted_drafts(count, speculative, seeding.chance(key, "drafts"))) if speculative else None,
+            ends=ends_of(count, drafts),
+            drafts=None if drafts is None else tuple(drafts),
         )
 
     def _sample(

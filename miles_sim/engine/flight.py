@@ -7,7 +7,6 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -53,13 +52,14 @@ class Asked(NamedTuple):
         return self.lora, self.extra_key
 
 
-@dataclass(frozen=True)
-class Drawn:
+class Drawn(NamedTuple):
     """What the model says to it: a pure function of (seed, asked, attempt)."""
 
     output_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finish_reason: Reason
+    ends: Sequence[int]
+    """Ids that are there after each forward pass: see `ends_of`."""
     drafts: tuple[int, ...] | None = None
     """Drafts accepted in each verify step; None without speculative decoding."""
     misbehaved: str | None = None
@@ -82,14 +82,13 @@ class Drawn:
         passes = bisect_left(self.ends, ids) + 1
         return passes if passes < len(self.ends) else None
 
-    @cached_property
-    def ends(self) -> Sequence[int]:
-        """Ids that are there after each forward pass: one by the prefill, then one more a step, or, with
-        speculative decoding, the accepted drafts and one."""
-        count = len(self.output_ids)
-        if self.drafts is None or count == 0:
-            return range(1, count + 1) if count else (0,)
-        return [min(end, count) for end in accumulate((1, *(drafts + 1 for drafts in self.drafts)))]
+
+def ends_of(count: int, drafts: Sequence[int] | None) -> Sequence[int]:
+    """Of `count` output ids those that are there after each forward pass: one by the prefill, then one more a step,
+    or, with speculative decoding, the accepted drafts and one."""
+    if drafts is None or count == 0:
+        return range(1, count + 1) if count else (0,)
+    return [min(end, count) for end in accumulate((1, *(accepted + 1 for accepted in drafts)))]
 
 
 class Answered(NamedTuple):
