@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from pathlib import Path
 
 import pytest
@@ -122,7 +122,7 @@ class Judge:
         except Exception as error:
             return Verdict("import", f"{type(error).__name__}: {error}")
         chosen = [items[test] for test in self._affordable(mutant, tests) if test in items] if self.laws else []
-        for item, following in zip(chosen, [*chosen[1:], None], strict=True):
+        for item, following in zip_longest(chosen, chosen[1:]):
             self.patience(item.nodeid)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if item.session.testsfailed:
