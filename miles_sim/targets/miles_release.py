@@ -224,7 +224,8 @@ def replace(name: str, stand_ins: list[str]) -> None:
 
     module.__getattr__ = stand_in  # type: ignore[method-assign]
     parent, _, own = name.rpartition(".")
-    setattr(importlib.import_module(parent), own, module)
+    if parent:
+        setattr(importlib.import_module(parent), own, module)
     sys.modules[name] = module
     stand_ins.append(name)
 

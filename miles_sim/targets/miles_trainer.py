@@ -16,6 +16,8 @@ from typing import Any
 from .miles_release import ENGINE_ACTOR, Release, exists, replace
 
 PACKAGE = "miles.ray.rollout"
+_TRACKERS = ("wandb", "tensorboard")
+"""Services for plots: figures are looked at before they get there."""
 OBJECT_STORE = "ray.put"
 """Shards are handed to Ray's object store, for which a cluster would have to run; here they are handed back."""
 
@@ -44,8 +46,19 @@ def find_trainer(release: Release) -> Trainer:
             importlib.import_module(ENGINE_ACTOR)
         except Exception:  # no GPU stack: any of many errors
             replace(ENGINE_ACTOR, release.stand_ins)
-    package = importlib.import_module(PACKAGE)
+    package = _without_trackers(release)
     return _of_manager(package, release) if hasattr(package, "RolloutManager") else _of_modules(release)
+
+
+def _without_trackers(release: Release) -> Any:
+    """The package, with empty modules in the place of the services that it could plot to."""
+    try:
+        return importlib.import_module(PACKAGE)
+    except ModuleNotFoundError as error:
+        if error.name not in _TRACKERS or error.name in release.stand_ins:
+            raise
+        replace(error.name, release.stand_ins)
+        return _without_trackers(release)
 
 
 def _parallel(ranks: int) -> dict[str, int]:
