@@ -92,9 +92,12 @@ class Scheduler:
 
     def abort(self, id: str | None = None) -> None:
         """Abort that request, or all without an id. One that waits is answered at once, one that runs after one more
-        forward pass; one that is kept outside, or unknown, is not touched."""
-        known = self.flights.values() if id is None else [self.flights[id]] if id in self.flights else []
-        for flight in list(known):
+        forward pass; one that is kept outside, or unknown, is not touched.
+
+        With a known one all go whose ids begin with its id (tokenizer_manager.py and scheduler.py `abort_request`).
+        """
+        prefix = id if id in self.flights else "" if id is None else None
+        for flight in [f for name, f in self.flights.items() if prefix is not None and name.startswith(prefix)]:
             if flight.phase == "waiting":
                 self.waiting.remove(flight)
                 self._finish(flight, dict(QUEUE_ABORTED), from_queue=True)

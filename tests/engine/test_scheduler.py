@@ -457,3 +457,12 @@ async def test_an_update_of_one_reply_changes_the_weights_of_all_in_flight(make_
     await engine.submit(prompt, Sampling(max_new_tokens=9), endpoint="generate")
     told = (await other).generation
     assert [(span.version, span.end) for span in told.weight_versions] == [("default", 2), ("8", 9)]
+
+
+async def test_an_abort_takes_all_whose_ids_begin_with_a_known_one(make_engine: Make) -> None:
+    engine = make_engine(latency={**VIRTUAL, "decode_step": 0.01})
+    flights = {rid: ask(engine, n, rid=rid) for n, rid in enumerate(("a-1", "a-10", "a-2"), start=1)}
+    engine.scheduler.abort("a-")
+    engine.scheduler.abort("a-1")
+    answers = {rid: reason(await flight)["type"] for rid, flight in flights.items()}
+    assert answers == {"a-1": "abort", "a-10": "abort", "a-2": "length"}
