@@ -8,7 +8,6 @@ import resource
 import select
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate, zip_longest
@@ -23,9 +22,12 @@ from .reach import Reach, Tracer, kept
 TESTS = ROOT / "tests" / "rollout"
 EXAMPLES = 25
 """Of each property that does not say how many it needs."""
-PATIENCE = 8.0
-"""Seconds beyond twenty times what a test needs on the untouched code."""
-LONGEST = 240.0
+PATIENCE = 4.0
+"""Seconds of the processor beyond ten times what a test needs on the untouched code."""
+LONGEST = 120.0
+"""Seconds of the processor for all cases, or for what comes before the first test."""
+IDLE = 5
+"""So often, two seconds apart, a process is found asleep before it is taken for one that waits for ever."""
 MEMORY = 6 << 30
 BEFOREHAND = "faker httpx hypothesis jinja2 jsonschema numpy orjson pydantic pytest_asyncio respx rich safetensors "
 BEFOREHAND += "starlette.testclient syrupy typer uvicorn yaml partial_json_parser openai"
@@ -138,15 +140,15 @@ class Judge:
         return own + [test for test, end in zip(others, ends, strict=True) if self.quick is None or end <= self.quick]
 
     def by_pack(self, cases: Iterable[str]) -> Verdict | None:
-        signal.setitimer(signal.ITIMER_REAL, LONGEST)
+        signal.setitimer(signal.ITIMER_PROF, LONGEST)
         cases = list(cases)
         step = 1 if self.quick is None else max(int(len(cases) / 5 / self.quick), 1)
         broken = pack.first_broken(cases[::step], by_rule_alone=self.rules_alone)
         return None if broken is None else Verdict(broken.verdict, broken.by)
 
     def patience(self, test: str) -> None:
-        """Let the process be ended by the alarm if the test takes much longer than it should."""
-        signal.setitimer(signal.ITIMER_REAL, PATIENCE + 20 * self.reach.seconds[test])
+        """Let the process be ended if the test takes much longer than it should, whatever else the machine does."""
+        signal.setitimer(signal.ITIMER_PROF, PATIENCE + 10 * self.reach.seconds[test])
 
 
 class _Loop:
@@ -189,7 +191,7 @@ class _Order:
 
 
 def forked(judge: Callable[[], Verdict]) -> Verdict:
-    """What `judge` gives in a child process; `hang` where an alarm had to end it."""
+    """What `judge` gives in a child process; `hang` where its work, or its sleep, had no end."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -201,14 +203,14 @@ def forked(judge: Callable[[], Verdict]) -> Verdict:
     if told:
         return Verdict(**json.loads(told))
     signalled = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-    if signalled in (signal.SIGALRM, signal.SIGKILL, signal.SIGXCPU):
+    if signalled in (signal.SIGPROF, signal.SIGKILL):
         return Verdict("hang", signal.Signals(signalled).name)
     return Verdict("crash", f"signal {signalled}" if signalled else f"exit code {os.WEXITSTATUS(status)}")
 
 
 def _alone(judge: Callable[[], Verdict], writing: int) -> None:
     code = 1
-    signal.setitimer(signal.ITIMER_REAL, LONGEST)
+    signal.setitimer(signal.ITIMER_PROF, LONGEST)
     try:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
@@ -218,7 +220,7 @@ def _alone(judge: Callable[[], Verdict], writing: int) -> None:
             verdict = judge()
         except Exception as error:
             verdict = Verdict("error", f"{type(error).__name__}: {error}")
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         os.write(writing, json.dumps(asdict(verdict)).encode())
         code = 0
     finally:
@@ -226,19 +228,29 @@ def _alone(judge: Callable[[], Verdict], writing: int) -> None:
 
 
 def _read(reading: int, child: int) -> bytes:
-    """All that the child writes; it is killed where it takes longer than any may."""
-    parts = []
-    deadline = time.monotonic() + 2 * LONGEST
+    """All that the child writes; it is killed where it sleeps and nothing will wake it."""
+    parts: list[bytes] = []
+    asleep, before = 0, ""
     with os.fdopen(reading, "rb", buffering=0) as pipe:
         while True:
-            ready, _, _ = select.select([pipe], [], [], max(deadline - time.monotonic(), 0))
-            if not ready:
+            ready, _, _ = select.select([pipe], [], [], 2.0)
+            if ready:
+                part = pipe.read(65536)
+                if not part:
+                    return b"".join(parts)
+                parts.append(part)
+                continue
+            state, used = _process(child)
+            asleep, before = (asleep + 1 if state == "S" and used == before else 0), used
+            if asleep == IDLE:
                 os.kill(child, signal.SIGKILL)
                 return b""
-            part = pipe.read(65536)
-            if not part:
-                return b"".join(parts)
-            parts.append(part)
+
+
+def _process(id: int) -> tuple[str, str]:
+    """State of a process, `S` if it sleeps, and the processor time that it has used, as Linux tells them."""
+    fields = Path(f"/proc/{id}/stat").read_text().rpartition(")")[2].split()
+    return fields[0], " ".join(fields[11:15])
 
 
 def mirrors(mutant: Mutant) -> str:
@@ -262,7 +274,7 @@ def measured() -> Reach:
 
 
 def _measure(out: Path) -> Verdict:
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.setitimer(signal.ITIMER_PROF, 0)
     pytest.main([*QUIET, str(TESTS)], plugins=[Laws(), Tracer(out)])
     return Verdict("survived")
 
