@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from .base import Job
 from .miles_functions import paths
+from .miles_wire import PATIENCE
 
 _APPEND_ROLES = ["tool", "user", "system"]
 
@@ -50,7 +51,7 @@ def _session(job: Job, url: str) -> dict[str, Any]:
         "session_server_port": server.port,
         "session_server_ports": [server.port],
         "session_message_matcher": job.get("message_matcher", "strict"),
-        "miles_router_timeout": 600.0,
+        "miles_router_timeout": PATIENCE,
     }
 
 

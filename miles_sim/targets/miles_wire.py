@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from .garble import garbled
@@ -10,6 +10,9 @@ from .miles_functions import Rollouts
 from .miles_serving import replaced
 
 _DRIVER = "miles.rollout.generate_utils.openai_endpoint_utils"
+PATIENCE = 15.0
+"""Seconds, in place of minutes, that miles waits for an answer: where none comes, a play is to end all the same."""
+_PATIENCE = "_SESSION_REQUEST_TIMEOUT"
 _COLLECT = "post_bytes_no_retry"
 """The driver's one call that is answered with bytes: the samples of a session."""
 
@@ -34,5 +37,6 @@ def tapped(driver: Any, rollouts: Rollouts, garble: str | None) -> Iterator[dict
         payloads[rollouts.number] = payload
         return payload if garble is None else garbled(garble, payload)
 
-    with replaced(driver, _COLLECT, tap):
+    hasty = replaced(driver, _PATIENCE, PATIENCE) if hasattr(driver, _PATIENCE) else nullcontext()
+    with replaced(driver, _COLLECT, tap), hasty:
         yield payloads
