@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from miles_sim.engine.errors import CrashError, NotModelledError, RequestError, validation_error
+from miles_sim.engine.response_format import ResponseFormat, check_format
 
 
 def _lower(value: Any) -> Any:
@@ -81,29 +82,6 @@ class NamedFunction(Lax):
 class NamedChoice(Lax):
     function: NamedFunction
     type: Literal["function"] = "function"
-
-
-class JsonSchema(Lax):
-    name: str
-    description: str | None = None
-    schema_: dict[str, Any] | None = Field(alias="schema", default=None)
-    strict: bool | None = False
-
-
-class ResponseFormat(Lax):
-    type: Literal["text", "json_object", "json_schema", "structural_tag"]
-    json_schema: JsonSchema | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _wrapped(cls, values: Any) -> Any:
-        """A schema may stand in the place of `json_schema` (protocol.py `set_json_schema`)."""
-        if not isinstance(values, dict) or values.get("type") != "json_schema" or values.get("json_schema"):
-            return values
-        schema = values.get("schema")
-        if not isinstance(schema, dict) or not schema:
-            return values
-        return {**values, "json_schema": {"name": schema.get("title", "Schema"), "schema": schema}}
 
 
 class StreamOptions(Lax):
@@ -219,7 +197,6 @@ _UNMODELLED = (
 )
 
 
-NO_SCHEMA = "schema_ is required for json_schema response format request."
 R = TypeVar("R", bound=Lax)
 
 
@@ -374,7 +351,7 @@ def check(request: ChatRequest, *, stream_refuses: tuple[str, ...] = ()) -> None
     if not request.messages:
         raise RequestError("Messages cannot be empty.")
     _check_tool_choice(request)
-    _check_response_format(request)
+    check_format(request.response_format)
     if request.stream:
         for field in stream_refuses:
             if getattr(request, field):
@@ -387,12 +364,6 @@ def check(request: ChatRequest, *, stream_refuses: tuple[str, ...] = ()) -> None
         value = getattr(request, entry.field)
         if value not in entry.neutral:
             raise NotModelledError(entry.field, value, entry.allowed)
-
-
-def _check_response_format(request: ChatRequest) -> None:
-    asked = request.response_format
-    if asked is not None and asked.type == "json_schema" and (asked.json_schema and asked.json_schema.schema_) is None:
-        raise RequestError(NO_SCHEMA)
 
 
 def check_hidden_states(asked: Any, refusal: str) -> None:

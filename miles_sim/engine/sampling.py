@@ -9,7 +9,8 @@ from miles_sim.engine.errors import NotModelledError, RequestError
 from miles_sim.engine.formats import FORMATS
 from miles_sim.engine.grammar.constraint import Constraint, check_constraint, constraints_of, format_schema
 from miles_sim.engine.profiles import Profile, SamplingWire
-from miles_sim.engine.request import NO_SCHEMA, ChatRequest
+from miles_sim.engine.request import ChatRequest
+from miles_sim.engine.response_format import NO_SCHEMA
 from miles_sim.engine.steering import NEUTRAL, Steering, check_bias, check_stop_regex, steering_of
 
 if TYPE_CHECKING:
