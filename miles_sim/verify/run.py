@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
-from miles_sim.ledger import Missed
+from miles_sim.ledger import Fired, Missed
 from miles_sim.scenarios.model import Scenario, SessionVersion
 from miles_sim.targets.base import PlayError, Target, TargetInfo
 from miles_sim.transport import LocalNetwork
@@ -109,7 +109,8 @@ async def verify(
 
 
 def _fired(case: Case) -> Iterator[FiredView]:
-    for due in (*case.ledger.fired, *case.ledger.missed):
+    every: list[Fired | Missed] = [*case.ledger.fired, *case.ledger.missed]
+    for due in every:
         yield FiredView(
             scenario=case.name,
             kind=due.kind,
