@@ -118,6 +118,12 @@ def test_schemas_lists_the_documents_and_prints_one() -> None:
     names = _run("schemas").output.split()
     assert "scenario" in names
     assert json.loads(_run("schemas", "scenario").output)["title"] == "Scenario"
+    assert json.loads(_run("schemas", "engine-sglang-0.5.16").output)["properties"].keys() == {
+        "/v1/chat/completions",
+        "/generate",
+    }
+    published = (CONTRACTS / "schemas" / "versions.txt").read_text(encoding="utf-8")
+    assert _run("schemas", "--versions").output == published
 
 
 def test_run_shows_a_case_and_gives_it_as_json() -> None:
