@@ -18,7 +18,7 @@ from miles_sim.cli.options import AsJson, Checkout, Optimize, Packs, Python, See
 from miles_sim.cli.run import run
 from miles_sim.cli.search import search
 from miles_sim.cli.session import session
-from miles_sim.cli.targets import baseline, bisect, compare, digest, doctor, verdicts
+from miles_sim.cli.targets import baseline, bisect, compare, digest, doctor, rows, verdicts
 from miles_sim.exits import BROKEN, HOLDS, VIOLATED, honest
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ app = typer.Typer(
 app.add_typer(bench, name="bench")
 app.command()(session)
 app.command()(chaos)
-for command in (run, faults, search, campaign, shrink, doctor, compare, bisect, baseline, digest, verdicts):
+for command in (run, faults, search, campaign, shrink, doctor, compare, bisect, baseline, digest, verdicts, rows):
     app.command()(command)
 
 # ruff: noqa: UP045 - the oldest Typer that we allow reads no `X | None`

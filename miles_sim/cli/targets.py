@@ -1,4 +1,4 @@
-"""Commands about implementations under contract: `doctor`, `compare`, `bisect`, `baseline`, `digest`, `verdicts`."""
+"""Commands about implementations under contract: `doctor`, `compare`, `bisect`, `baseline`, `digest`, …"""
 
 import asyncio
 import sys
@@ -181,6 +181,32 @@ def verdicts(
         files = sorted(file for file in folder.glob("*.json") if file != history)
         page = verdict_page(load_digests(files), load_history(history) if history.is_file() else None)
         typer.echo(page, nl=False)
+
+
+def rows(
+    file: Annotated[Path, typer.Argument(metavar="ROWS.json", help="Known bugs, and the contracts that report them.")],
+    report: Annotated[
+        Optional[Path], typer.Option(metavar="REPORT.json", help="Fill the rows in from this run, and print them.")
+    ] = None,
+    date: Annotated[
+        Optional[str], typer.Option(metavar="YYYY-MM-DD", help="With --report: the day of the run.")
+    ] = None,
+) -> None:
+    """Print known bugs × the contracts that report them as a Markdown page, or fill them in from a report.
+
+    \b
+    miles-sim rows docs/open-rows.json --report august.json --date 2026-08-21
+    """
+    with honest():
+        from miles_sim.report.open_rows import open_rows_page
+        from miles_sim.verify.compare import load_report
+        from miles_sim.verify.open_rows import filled, load_open_rows
+
+        found = load_open_rows(file)
+        if report is None:
+            typer.echo(open_rows_page(found), nl=False)
+            return
+        _print(filled(found, load_report(report), date=date or found.date), (), json=True)
 
 
 def _print(document: "Document", lines: Iterable[str], json: bool) -> None:

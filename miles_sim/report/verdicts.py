@@ -33,23 +33,23 @@ def verdict_page(digests: Sequence[Digest], history: History | None = None) -> s
 def area_table(digests: Sequence[Digest]) -> str:
     """Areas × targets: how many contracts of the area are violated, of how many that were judged."""
     areas = sorted({id.split("/")[0] for found in digests for id in found.contracts})
-    lines = [_row(["area", *(found.label for found in digests)]), _row(["---"] * (1 + len(digests)))]
-    lines += [_row([area, *(_area_cell(found, area) for found in digests)]) for area in areas]
+    lines = [row_line(["area", *(found.label for found in digests)]), row_line(["---"] * (1 + len(digests)))]
+    lines += [row_line([area, *(_area_cell(found, area) for found in digests)]) for area in areas]
     return "\n".join(lines) + "\n"
 
 
 def _targets(digests: Sequence[Digest]) -> Iterator[str]:
-    yield _row(["column", "target", "Python", "date", "cases"])
-    yield _row(["---"] * 5)
+    yield row_line(["column", "target", "Python", "date", "cases"])
+    yield row_line(["---"] * 5)
     for found in digests:
-        yield _row([found.label, f"{found.target} {found.version}", found.python, found.date, str(found.cases)])
+        yield row_line([found.label, f"{found.target} {found.version}", found.python, found.date, str(found.cases)])
 
 
 def _contracts(digests: Sequence[Digest]) -> Iterator[str]:
-    yield _row(["contract", *(found.label for found in digests)])
-    yield _row(["---"] * (1 + len(digests)))
+    yield row_line(["contract", *(found.label for found in digests)])
+    yield row_line(["---"] * (1 + len(digests)))
     for id in sorted({id for found in digests for id in found.contracts}):
-        yield _row([f"`{id}`", *(_cell(found.contracts.get(id)) for found in digests)])
+        yield row_line([f"`{id}`", *(_cell(found.contracts.get(id)) for found in digests)])
 
 
 def _cell(tally: Tally | None) -> str:
@@ -75,11 +75,11 @@ def _judged(tally: Tally) -> bool:
 
 
 def _history(history: History) -> Iterator[str]:
-    yield _row(["pull request", "what went wrong", "before → after", "remark"])
-    yield _row(["---"] * 4)
+    yield row_line(["pull request", "what went wrong", "before → after", "remark"])
+    yield row_line(["---"] * 4)
     for repair in history.repairs:
         pull = f"[#{repair.pull}]({PULL}/{repair.pull}) [`{repair.fix}`]({COMMIT}/{repair.fix})"
-        yield _row([pull, repair.symptom, _cured(repair), repair.note])
+        yield row_line([pull, repair.symptom, _cured(repair), repair.note])
 
 
 def _cured(repair: Repair) -> str:
@@ -89,5 +89,6 @@ def _cured(repair: Repair) -> str:
     return "<br>".join(cured) or "no difference"
 
 
-def _row(cells: Sequence[str]) -> str:
+def row_line(cells: Sequence[str]) -> str:
+    """One line of a Markdown table."""
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
