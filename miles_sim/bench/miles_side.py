@@ -206,18 +206,20 @@ def _adapter(folder: str) -> Any:
 async def _rollouts(adapter: Any, release: Any, job: dict[str, Any]) -> float:
     import httpx
 
-    with socket.socket() as listener, adapter._listener() as sessions:
+    with socket.socket() as listener, adapter.listener(0) as sessions:
         listener.bind(("127.0.0.1", 0))
         listener.listen(64)
-        async with adapter._served(Engine(job["stop"]), listener):
+        async with adapter.served(Engine(job["stop"]), listener):
             engine_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            args = adapter.arguments(job["job"], checkpoint=job["tokenizer"], port=sessions.getsockname()[1])
+            url = f"http://127.0.0.1:{sessions.getsockname()[1]}"
+            asked = {**job["job"], "engine_url": engine_url}
+            args = adapter.arguments(asked, checkpoint=job["tokenizer"], session_url=url)
             server = release.session_server(args, engine_url)
             tokenizer = release.load_tokenizer(args.hf_checkpoint, chat_template_path=None, trust_remote_code=True)
             state = types.SimpleNamespace(args=args, tokenizer=tokenizer, processor=None)
             async with (
-                adapter._served(server.app, sessions),
-                adapter._http_client(release.http_utils, args),
+                adapter.served(server.app, sessions),
+                adapter.http_client(release.http_utils, args),
                 httpx.AsyncClient() as client,
             ):
 
@@ -232,8 +234,9 @@ async def _rollouts(adapter: Any, release: Any, job: dict[str, Any]) -> float:
                     )
                     return len((await release.generate(request)).samples)
 
-                with adapter._agent_function(play, set()) as number:
-                    number.set(0)
+                rollouts = adapter.Rollouts()
+                rollouts.enter(0)
+                with adapter.functions(job["job"], play, rollouts):
                     return await rate(one, seconds=job["seconds"])
 
 

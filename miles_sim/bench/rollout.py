@@ -85,7 +85,7 @@ def _theirs(miles: Miles, seconds: float) -> float | None:
             "routing_replay": False,
             "routed_experts_layers": 1,
             "routed_experts_topk": 1,
-            "batch": {"normalize": "none"},
+            "batch": {"global_batch_size": None, "dp_size": 1, "normalize": "none", "rewards": "rollout"},
         }
         found: float | None = miles.measured(
             "rollout",
