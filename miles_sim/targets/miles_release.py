@@ -137,6 +137,7 @@ def _found_release() -> Release:
         routed=not any(map(exists, _SERVERS)),
         stand_ins=stand_ins,
     )
+    release.absent["faults.cancel"] = "the task of a rollout is in another process"
     _find_sample_parts(release)
     _find_session_parts(release)
     _find_direct(release)
