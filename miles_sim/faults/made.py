@@ -1,12 +1,14 @@
 """Which generation an answer of the engine, or of a session server, holds."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import orjson
 
 from miles_sim.faults.strike import Answer
 
 
+@lru_cache(maxsize=16)  # an answer is looked at several times on its way
 def response_id(body: bytes) -> str | None:
     """Id of the generation that an answer holds; None for what holds none."""
     try:

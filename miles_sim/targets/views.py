@@ -12,10 +12,10 @@ from .worker import error_document
 _SPEC_FIELDS = ("spec_accept_token_num", "spec_draft_token_num", "spec_verify_ct", "completion_token_num")
 _CACHE_FIELDS = ("cached_tokens", "total_prompt_tokens")
 _ENTRIES: dict[str, Any] = {
-    "tokens": int,
-    "loss_mask": int,
+    "tokens": (int,),
+    "loss_mask": (int,),
     "rollout_log_probs": (int, float),
-    "weight_versions": str,
+    "weight_versions": (str,),
 }
 """Fields that are lists, to what they hold; one that holds anything else is shown among a sample's further fields."""
 _YEAR_2001 = 1e9
@@ -42,8 +42,10 @@ def _fits(name: str, value: Any) -> bool:
     """Whether a list or counters hold what their field is for; what an engine said amiss may stand there as it came."""
     if isinstance(value, Mapping) and name in ("spec_info", "prefix_cache_info"):
         return all(isinstance(value[field], int) for field in value if not field.startswith("accept_"))
-    kind = _ENTRIES.get(name)
-    return kind is None or value is None or all(isinstance(entry, kind) for entry in value)
+    kinds = _ENTRIES.get(name)
+    if kinds is None or value is None or set(kinds).issuperset(map(type, value)):
+        return True
+    return all(isinstance(entry, kinds) for entry in value)
 
 
 def _timeless(value: Any) -> Any:

@@ -29,7 +29,7 @@ def faults(schema: Mapping[str, Any], value: Any, place: str = "$") -> Iterator[
         yield f"{place}: {_short(value)} is none of {schema['enum']}"
     if isinstance(value, dict):
         yield from _object_faults(schema, value, place)
-    if isinstance(value, list) and "items" in schema:
+    if isinstance(value, list) and "items" in schema and not _all_alike(schema["items"], value):
         for number, item in enumerate(value):
             yield from faults(schema["items"], item, f"{place}[{number}]")
 
@@ -46,6 +46,12 @@ def _object_faults(schema: Mapping[str, Any], value: Mapping[str, Any], place: s
             yield f"{place}.{name}: no such key"
         elif isinstance(others, Mapping):
             yield from faults(others, item, f"{place}.{name}")
+
+
+def _all_alike(items: Mapping[str, Any], values: Sequence[Any]) -> bool:
+    """Quick, where items are but numbers or texts: all of them are of one of its types, to the letter."""
+    kind = items.get("type")
+    return len(items) == 1 and isinstance(kind, str) and set(_TYPES[kind]).issuperset(map(type, values))
 
 
 def _is(value: Any, kind: str) -> bool:
