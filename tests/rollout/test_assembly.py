@@ -272,3 +272,9 @@ def test_lifecycle_tells_what_is_left_out_and_that_nothing_of_it_is_here(
     told = [(s["turn"], s["span"], s["sampled"], s["dropped"]) for s in sample.metadata["lifecycle"]]
     assert told == [(1, [limit - 2, limit], 5, "max_seq_len"), (2, None, 6, "max_seq_len"), (3, None, 3, "max_seq_len")]
     assert sample.metadata["dropped"] == {"max_seq_len": {"turns": 2, "tokens": 3 + 6 + 3}}
+
+
+def test_a_record_without_prompt_is_refused(forest: Any, settings: RolloutSettings) -> None:
+    record = replace(forest.grow().record, prompt_ids=())
+    with pytest.raises(AssemblyError, match=r"^record 0: prompt_ids: empty$"):
+        assemble([record], settings=settings, tokenizer=forest.tokenizer, max_seq_len=None)

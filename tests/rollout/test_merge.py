@@ -229,3 +229,17 @@ def test_top_logprobs_of_another_length_are_refused_with_both() -> None:
         AssemblyError, match=r"^metadata\.opd_student_top_logprobs: 1 entries in turn 1, response_length 2$"
     ):
         merge_samples([first, second], TOKENIZER)
+
+
+def test_the_last_turns_messages_are_the_conversation() -> None:
+    first = turn(metadata={"messages": [1]})
+    second = turn(first, metadata={"messages": [1, 2]})
+    third = turn(second, metadata={"messages": [1, 2, 3]})
+    assert merge_samples([first, second, third], TOKENIZER).metadata["messages"] == [1, 2, 3]
+
+
+def test_an_array_equals_nothing_but_an_array() -> None:
+    first = turn(label=np.zeros(2))
+    for other in ([0.0, 1.0], "x"):
+        with pytest.raises(AssemblyError, match=r"^label: "):
+            merge_samples([first, turn(first, label=other)], TOKENIZER)

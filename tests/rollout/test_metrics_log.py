@@ -105,3 +105,9 @@ def test_rewards_of_an_evaluation_are_those_of_its_key() -> None:
     figures = eval_metrics({"a": EvalSet(rows, n=2, reward_key="a")})
     assert (figures["eval/a"], figures["eval/a-none_reward_ratio"]) == (0.5, 0.5)
     assert figures["eval/a-pass@1"] == 0.5
+
+
+def test_a_set_without_rollouts_takes_no_other_along() -> None:
+    figures = eval_metrics({"none": EvalSet([]), "a": EvalSet([row(0)])})
+    assert figures["eval/a"] == 1.0
+    assert not any(name.startswith("eval/none") for name in figures)

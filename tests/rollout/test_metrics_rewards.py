@@ -87,3 +87,7 @@ def test_a_prompt_that_teaches_nothing_is_counted_under_its_reward_to_one_digit(
         "zero_std/all_zero_percentage": 0.0,
         "zero_std/all_one_percentage": 0.0,
     }
+
+
+def test_prompts_that_teach_nothing_are_counted_by_the_reward_of_the_key() -> None:
+    assert zero_std([row(0, {"a": 1.0, "b": 0.0}), row(1, {"a": 1.0, "b": 1.0})], "a")["zero_std/count_1.0"] == 1

@@ -172,3 +172,25 @@ def test_a_batch_of_placeholders_converts() -> None:
     data = to_train_data([aborted(0), aborted(1)], normalize="std", reward_key="a")
     assert data["loss_masks"] == [[], []]
     assert "rewards" not in data
+
+
+def test_what_media_need_stands_in_a_column_of_its_own() -> None:
+    rows = [row(0, multimodal_train_inputs={"pixels": 1}), row(1)]
+    data = to_train_data(rows)
+    assert data["multimodal_train_inputs"] == [{"pixels": 1}, None]
+    assert "metadata" not in data
+
+
+def test_rows_of_a_sample_that_has_none_are_zeros_of_the_same_kind() -> None:
+    data = to_train_data([aborted(tokens=[1, 2, 3]), row(rollout_routed_experts=np.ones((4, 2, 3), np.int32))])
+    zeros = data["rollout_routed_experts"][0]
+    assert (zeros.shape, zeros.dtype, zeros.any()) == ((2, 2, 3), np.int32, False)
+
+
+def test_columns_are_the_trainers_own_to_change() -> None:
+    sample = row(0, weight_versions=["1"])
+    data = to_train_data([sample])
+    data["rollout_log_probs"][0].append(0.0)
+    data["loss_masks"][0].append(1)
+    data["weight_versions"][0].append("2")
+    assert (sample.rollout_log_probs, sample.loss_mask, sample.weight_versions) == ([-0.5, -0.5], [1, 1], ["1"])

@@ -77,3 +77,12 @@ async def test_a_tool_that_gives_no_text_is_named() -> None:
 def test_max_turns_is_at_least_one(turns: Any) -> None:
     with pytest.raises(SettingsError, match="max_turns"):
         Tools(specs=[], parser=TaggedJsonParser(), execute=echo, max_turns=turns)
+
+
+def test_one_turn_is_as_few_as_there_may_be() -> None:
+    async def execute(name: str, arguments: dict[str, Any]) -> str:
+        return ""
+
+    assert Tools(specs=[], parser=TaggedJsonParser(), execute=execute, max_turns=1).max_turns == 1
+    with pytest.raises(SettingsError, match="max_turns: 0"):
+        Tools(specs=[], parser=TaggedJsonParser(), execute=execute, max_turns=0)
