@@ -105,3 +105,9 @@ def test_json_to_the_letter_is_told_from_json_to_some() -> None:
     for body in (b"{", b"\xff", b"[" * 100_000):
         with pytest.raises(UpstreamResponseError, match=r"^body: not JSON: "):
             read_json(body)
+
+
+def test_the_vocabulary_is_told_from_first_to_last() -> None:
+    size = CHATML.vocab_size
+    with pytest.raises(UpstreamResponseError, match=rf"{size} is not in the vocabulary, 0\.\.{size - 1}$"):
+        check({}, ids=(0, size))

@@ -537,3 +537,14 @@ async def test_a_refusal_says_at_which_step_and_under_which_status(server: Serve
         )
         with pytest.raises(SessionError, match=r"^open session: status 500: x"):
             await generate(asked)
+
+
+@pytest.mark.parametrize("seconds", [0, 0.0, 1e-9])
+async def test_an_agent_whose_tools_took_no_time_may_say_so(server: Server, seconds: float) -> None:
+    async def agent(**kwargs: Any) -> dict[str, Any]:
+        return {"agent_metrics": {"total_tool_time": seconds}}
+
+    server.forest.grow()
+    output = await run(server, agent=agent, session="v1")
+    assert output.as_list == [output.samples]
+    assert output.as_list[0].non_generation_time == seconds

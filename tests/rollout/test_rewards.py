@@ -151,3 +151,14 @@ def test_nothing_else_said_unequal_siblings_are_refused() -> None:
         group_rewards(rows, [1.0, 1.0], "sum")  # type: ignore[arg-type]
     with pytest.raises(RewardError, match=r"^normalize: 'max' is not one of"):
         normalized(rows, [1.0, 1.0], "max")  # type: ignore[arg-type]
+
+
+def test_an_advantage_beyond_any_float_is_named_by_its_row() -> None:
+    rows = [row(0, 1.7e308), row(1, -1.7e308), row(2, -1.7e308)]
+    with pytest.raises(RewardError, match=r"^(row 0: rewards|reward): "):
+        advantages(rows, "mean")
+
+
+def test_without_normalization_a_row_without_reward_counts_zero() -> None:
+    rows = [row(0, 2.0), row(1, None, status=Status.ABORTED)]
+    assert advantages(rows, "none") == [2.0, 0.0]

@@ -241,3 +241,10 @@ def test_a_sample_starts_pending_and_empty() -> None:
     assert (sample.remove_sample, sample.non_generation_time) == (False, 0.0)
     optional = ["index", "rollout_id", "group_index", "reward", "loss_mask", "rollout_log_probs", "adapter", "label"]
     assert {name: getattr(sample, name) for name in optional} == dict.fromkeys(optional)
+
+
+def test_the_entry_of_a_mask_that_is_neither_is_named() -> None:
+    sample = full_sample()
+    sample.loss_mask = [0, 3]
+    with pytest.raises(AssemblyError, match=r"^loss_mask: 3 is not 0 or 1$"):
+        sample.validate()

@@ -179,3 +179,10 @@ async def test_no_body_breaks_the_server_or_changes_a_session_it_is_refused_by(
             assert (await client.get(url)).content == before
     assert server.requests_open == 0
     await server.aclose()
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_a_body_of_just_the_limit_is_taken(opened: Any, declared: bool) -> None:
+    sessions = await opened(max_body_bytes=100)
+    content: Any = b"x" * 100 if declared else chunks(100)
+    assert (await sessions.client.post(f"{sessions.url}/any", content=content)).status_code == 203

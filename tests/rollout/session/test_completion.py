@@ -121,3 +121,15 @@ def test_rounding_above_zero_is_no_fault() -> None:
     changed = reply()
     _entry(1e-7, 5, None)(changed)
     assert read(changed).log_probs[1] == 1e-7
+
+
+def test_the_first_id_of_the_vocabulary_is_one() -> None:
+    changed = reply()
+    _entry(-1, 0, None)(changed)
+    assert read(changed).output_ids == (5, 0)
+
+
+def test_a_message_without_role_is_the_assistants() -> None:
+    changed = reply()
+    del changed["choices"][0]["message"]["role"]
+    assert read(changed).message["role"] == "assistant"

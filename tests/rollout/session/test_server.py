@@ -103,6 +103,7 @@ async def test_a_streaming_client_gets_one_chunk_with_indexed_calls_and_usage(se
     sessions.engine.then(content="", tool_calls=CALLS, reasoning_content="hm")
     response = await sessions.chat(user("one"), stream=True, stream_options={"include_usage": True})
     assert response.headers["content-type"].startswith("text/event-stream")
+    assert (response.headers["cache-control"], response.headers["x-accel-buffering"]) == ("no-cache", "no")
     data, done, rest = response.text.split("\n\n")
     assert (done, rest) == ("data: [DONE]", "")
     chunk = json.loads(data.removeprefix("data: "))
