@@ -89,8 +89,11 @@ async def witnesses_of(rules: Sequence[Rule]) -> str:
     return witness_text(run.report)
 
 
-def chosen_cases(patterns: Sequence[str] | None) -> list[tuple[Scenario, SessionVersion]]:
-    """The library's cases that match, and every case of each YAML file named; all without a pattern."""
+def chosen_cases(
+    patterns: Sequence[str] | None, skipped: Sequence[str] | None = None
+) -> list[tuple[Scenario, SessionVersion]]:
+    """The library's cases that match, and every case of each YAML file named; all without a pattern. Less those that
+    `skipped` matches; `SelectionError` for a pattern that matches none, `Impossible` where nothing is left."""
     files = [pattern for pattern in patterns or () if _is_file(pattern)]
     globs = [pattern for pattern in patterns or () if not _is_file(pattern)]
     cases = [
@@ -98,6 +101,11 @@ def chosen_cases(patterns: Sequence[str] | None) -> list[tuple[Scenario, Session
     ]
     if globs or not files:
         cases += select_cases([library.load(name) for name in library.names()], globs)
+    if skipped:
+        left_out = select_cases([scenario for scenario, _ in cases], skipped)
+        cases = [case for case in cases if case not in left_out]
+    if not cases:
+        raise Impossible("skip: nothing is left to play")
     return cases
 
 

@@ -64,6 +64,9 @@ def verify(
             metavar="GLOB", help="Scenarios, as `retry-*`, `tools/v2` or a YAML file. Repeatable. Default: all."
         ),
     ] = None,
+    skip: Annotated[
+        Optional[list[str]], typer.Option(metavar="GLOB", help="Scenarios to leave out, as `fault-*`. Repeatable.")
+    ] = None,
     contract: Annotated[
         Optional[list[str]], typer.Option(metavar="GLOB", help="Contracts, as `identity/*`. Repeatable. Default: all.")
     ] = None,
@@ -96,7 +99,7 @@ def verify(
     \b
     miles-sim verify --scenario 'subagent-*' --contract 'selection/*'
     miles-sim verify --scenario my-scenario.yaml --contracts my_contracts/
-    miles-sim verify --target miles --python venv/bin/python --html report.html
+    miles-sim verify --target miles --python venv/bin/python --skip 'fault-*' --html report.html
     """
     with honest():
         from miles_sim.cli import choices
@@ -106,7 +109,7 @@ def verify(
 
         files = choices.chosen_files(json=json, junit=junit, markdown=markdown, html=html)
         rules = choices.chosen_rules(contracts, contract)
-        cases = choices.chosen_cases(scenario)
+        cases = choices.chosen_cases(scenario, skip)
         every = {rule.id for rule in choices.chosen_rules(contracts, None)}
         known = load_baseline(baseline, contracts=every) if baseline else None
         chosen = choices.TargetChoice(target, python, optimize, checkout, workers)
@@ -121,7 +124,7 @@ def verify(
                         rules,
                         network=network,
                         seed=seed,
-                        complete=not (scenario or contract),
+                        complete=not (scenario or skip or contract),
                         baseline=known,
                         command=("miles-sim", "verify", *packs, *chosen.options()),
                         progress=progress,

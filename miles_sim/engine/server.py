@@ -1,6 +1,7 @@
 """The engine's HTTP face: an ASGI application with the release's routes, status codes and error bodies."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -37,8 +38,31 @@ def application(engine: "Engine") -> ASGIApp:
 
     A path that the release lacks is a 404, one that it has and this engine does not model a 501 that names it.
     """
-    handlers = plane(engine)
     generation = _generation(engine)
+
+    @lru_cache  # most engines are never asked for anything but replies
+    def routed() -> Starlette:
+        return _routed(engine, generation)
+
+    busy = {path: app for path, app in generation.items() if "POST" in engine.release.routes.get(path, ())}
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await routed()(scope, receive, send)
+            return
+        straight = busy.get(scope["path"]) if scope["method"] == "POST" and not scope.get("root_path") else None
+        engine.requests_open += 1
+        try:
+            await (straight or routed())(scope, receive, send)
+        finally:
+            engine.requests_open -= 1
+
+    return app
+
+
+def _routed(engine: "Engine", generation: Mapping[str, ASGIApp]) -> Starlette:
+    """Every route of the release."""
+    handlers = plane(engine)
     routes = [
         Route(path, generation[path], methods=methods)
         if path in generation
@@ -47,21 +71,7 @@ def application(engine: "Engine") -> ASGIApp:
     ]
     if engine.settings.metrics:
         routes.append(_route("/metrics", _metrics(engine), ("GET",)))
-    routed = Starlette(routes=routes, exception_handlers={HTTPException: _detail})
-    busy = {path: app for path, app in generation.items() if "POST" in engine.release.routes.get(path, ())}
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await routed(scope, receive, send)
-            return
-        straight = busy.get(scope["path"]) if scope["method"] == "POST" and not scope.get("root_path") else None
-        engine.requests_open += 1
-        try:
-            await (straight or routed)(scope, receive, send)
-        finally:
-            engine.requests_open -= 1
-
-    return app
+    return Starlette(routes=routes, exception_handlers={HTTPException: _detail})
 
 
 def plane(engine: "Engine") -> dict[str, Handler]:

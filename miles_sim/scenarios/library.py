@@ -22,12 +22,13 @@ def names() -> tuple[str, ...]:
 
 def load(name: str) -> Scenario:
     """The built-in scenario of this name; raises `UnknownScenarioError`."""
-    known = names()
-    if name not in known:
+    file = FOLDER / f"{name}.yaml"
+    if file.parent != FOLDER or not file.is_file():
+        known = names()
         near = get_close_matches(name, known, n=4, cutoff=0.5)
         hint = f"near: {', '.join(near)}" if near else f"known: {', '.join(known)}"
         raise UnknownScenarioError(f"scenario: {name!r} is not built in; {hint}")
-    return load_file(FOLDER / f"{name}.yaml")
+    return load_file(file)
 
 
 def load_file(path: str | Path) -> Scenario:

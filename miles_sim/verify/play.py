@@ -182,9 +182,10 @@ def _tokenizer_folder(family: str) -> Path:
 
 def _by_rollout(scenario: Scenario, generations: list[Generation], tap: Tap) -> Iterator[tuple[int, list[Generation]]]:
     """Number and generations of each rollout of a direct play, told apart by the sampling seed they were asked with."""
+    exchanges = tap.by_id
     for number in range(len(scenario.rollouts)):
         own = sampling(scenario, number)["sampling_seed"]
-        yield number, [g for g in generations if g.id in tap.by_id and tap.by_id[g.id].sampling_seed == own]
+        yield number, [g for g in generations if g.id in exchanges and exchanges[g.id].sampling_seed == own]
 
 
 def _ledger(generations: list[Generation], journals: list[list[Turn]]) -> Ledger:

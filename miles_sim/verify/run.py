@@ -6,7 +6,7 @@ import logging
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
@@ -33,8 +33,8 @@ Progress = Callable[[str, int, int], None]
 class Run:
     """A report and the cases behind it, by case name."""
 
-    report: Report
-    cases: dict[str, Case]
+    report: Report = field(repr=False)  # asyncio.run spells out what it returns: here, all that was played
+    cases: dict[str, Case] = field(repr=False)
 
 
 class SelectionError(ValueError):
