@@ -1,5 +1,6 @@
 """The processes of this machine as a campaign's runner."""
 
+import logging
 import multiprocessing
 import signal
 from collections.abc import Iterator, Sequence
@@ -79,6 +80,7 @@ def _begin(settings: str) -> None:
     """Of a process: Ctrl-C is its parent's to act on. Why it cannot play, `_play` says."""
     global _player
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.getLogger("miles_sim").addHandler(logging.NullHandler())  # faults are what it is for: nobody need be warned
     try:
         _player = UnitPlayer(CampaignSettings.model_validate_json(settings)).__enter__()
     except Exception as error:
