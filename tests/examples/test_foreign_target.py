@@ -1,7 +1,8 @@
-"""The foreign implementation of docs/targets.md holds under the whole pack, and is caught where it is broken."""
+"""The foreign implementation of docs/targets.md holds but for what it leaves open, and is caught where it is broken."""
 
 import asyncio
 import importlib
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,22 @@ def foreign(monkeypatch: pytest.MonkeyPatch) -> Any:
     del sys.modules["foreign_target"]
 
 
-def test_it_holds_on_everything_that_it_claims(foreign: Any) -> None:
-    result = CliRunner().invoke(app, [*WORDS, "--skip", "fault-*"])
-    assert result.exit_code == 0, result.output
-    assert result.output.startswith("foreign holds: ")
+OPEN = {
+    "session/closing-race",
+    "status/agent-failure-told",
+    "tokens/dropped-told",
+    "tokens/trainable-exactly-once",
+    "wire/agent-metadata-crosses",
+}
+"""What an implementation of two hundred lines leaves open, docs/targets.md says."""
+
+
+def test_it_holds_but_for_what_it_leaves_open(foreign: Any, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    CliRunner().invoke(app, [*WORDS, "--skip", "fault-*", "--json", str(report)])
+    contracts = json.loads(report.read_text(encoding="utf-8"))["contracts"]
+    assert {contract["id"] for contract in contracts if contract["verdict"] == "violation"} == OPEN
+    assert sum(contract["verdict"] == "pass" for contract in contracts) > 30
 
 
 def test_what_it_cannot_do_is_said_as_data(foreign: Any) -> None:
