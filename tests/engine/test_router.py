@@ -174,8 +174,8 @@ async def test_the_session_server_names_what_was_dropped() -> None:
 
 async def test_the_contract_finds_what_was_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     @asynccontextmanager
-    async def through_the_router(engine: Any, network: Any) -> Any:
-        async with behind(engine.app) as client:
+    async def through_the_router(app: Any, network: Any) -> Any:
+        async with behind(app) as client:
             yield str(client.base_url).rstrip("/")
 
     monkeypatch.setattr(playing, "_reachable", through_the_router)
