@@ -65,7 +65,7 @@ def excused(case: Case, rollout: RolloutCase, turn: Turn) -> bool:
         return True
     step = question(rollout, turn)
     strikes = sum(each.step in (step, turn.step) for each, _ in harmed(case, rollout))
-    return failures(rollout, step) <= strikes or any(_whole(kind) for _, kind in harmed(case, rollout))
+    return failures(rollout, step, extra=False) <= strikes or any(_whole(kind) for _, kind in harmed(case, rollout))
 
 
 def may_differ(case: Case, rollout: RolloutCase | None = None) -> frozenset[str]:

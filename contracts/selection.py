@@ -71,8 +71,8 @@ def order_stable(case: Case, rollout: RolloutCase, see: Recorder) -> None:
     places = []
     for number, _, found in trained(rollout):
         last = found.generations[-1].id
-        step = rollout.lineage.by_id[last].step
-        together = step in parallel or EXTRA in step
+        node = rollout.lineage.by_id[last]
+        together = not node.told or node.step in parallel or EXTRA in node.step  # when each was done, no plan says
         places.append((number, len(found.spans), None if together else order[last]))
     for (_, length, place), (number, next_length, next_place) in pairwise(places):
         tied = length == next_length

@@ -136,13 +136,12 @@ class Case:
         )
 
     def _generations_of(self, rollout: int) -> tuple[Generation, ...]:
-        """Those that its agent was answered with, and those that a fault kept from it."""
+        """Those that a fault kept from its agent, then those that it was answered with: of two that said the very same
+        thing, the latter is meant."""
         told = self.ledger.generations_of(rollout)
         lost = {name for fired in self.ledger.fired if fired.rollout == rollout for name in fired.lost}
-        if not lost:
-            return told
-        ids = {g.id for g in told} | lost
-        return tuple(g for g in self.ledger.generations if g.id in ids)
+        lost -= {g.id for g in told}
+        return (*(g for g in self.ledger.generations if g.id in lost), *told)
 
 
 @dataclass(frozen=True)
