@@ -85,15 +85,16 @@ def mask_sums(case: Case, see: Recorder) -> None:
     source="miles PR #2369; design 6.8",
 )
 def rewards_per_rollout(case: Case, see: Recorder) -> None:
-    """A row's reward is its rollout's, less the mean of its prompt's rollouts, over their deviation, as asked for."""
+    """A row's reward is its rollout's, less the mean of its prompt's rollouts, over their deviation, as asked for; what
+    was aborted and has no reward moves nothing: 0."""
     data = case.observation.batch.train_data if case.observation.batch else None
     if data is None or ids_clash(case) or case.scenario.batch.rewards == "sample":
         return
     rewards = {rollout.number: _reward(rollout) for rollout in case.rollouts}
     if all(reward is None for reward in rewards.values()):
         return
-    for row, (rollout, _) in enumerate(_flat(case)):
-        own = rewards[rollout.number]
+    for row, (rollout, sample) in enumerate(_flat(case)):
+        own = None if sample.status == "aborted" and sample.reward is None else rewards[rollout.number]
         groups = [[r for r in case.rollouts if r.input.group_index == rollout.input.group_index]]
         groups.append([r for r in groups[0] if not _dropped(case, r)])
         allowed = [
