@@ -168,7 +168,7 @@ class _Machine(RuleBasedStateMachine):
             while self.chats:
                 self.end(0, "answered")
             self.everything_is_where_it_was_answered()
-            assert self.engine.requests_open == 0, "engine requests are open after all clients were answered"
+            _must(self.engine.requests_open == 0, "engine requests are open after all clients were answered")
         finally:
             for chat in self.chats:
                 chat.task.cancel()
@@ -180,7 +180,7 @@ class _Machine(RuleBasedStateMachine):
     def open(self) -> None:
         """A client opens a session."""
         response = self.wait(self.client.post("/sessions", json={}))
-        assert response.status_code == 200, response.text
+        _must(response.status_code == 200, response.text)
         self.sessions.append(_Session(f"/sessions/{response.json()['session_id']}"))
 
     @precondition(lambda self: self.sessions)
@@ -192,7 +192,7 @@ class _Machine(RuleBasedStateMachine):
         status = self.wait(self._ask(session, messages))
         if status is not None:
             allowed = {404} if session.deleted else {400, 409} if self.linear else set[int]()
-            assert status in allowed, f"a request was answered {status} without asking the engine"
+            _must(status in allowed, f"a request was answered {status} without asking the engine")
 
     async def _ask(self, session: _Session, messages: list[Message]) -> int | None:
         """Until the request has reached the engine; its status, if it was answered before."""
@@ -216,15 +216,15 @@ class _Machine(RuleBasedStateMachine):
             chat.held.ending.set_result(ending)
         response = self.wait(_result(chat.task))
         if session.deleted:
-            assert response.status_code == 404, f"a deleted session answered {response.status_code}"
+            _must(response.status_code == 404, f"a deleted session answered {response.status_code}")
         elif ending != "answered":
-            assert response.status_code >= 400, f"the engine failed, and the client was answered {response.status_code}"
+            _must(response.status_code >= 400, f"the engine failed, and the client was answered {response.status_code}")
         elif response.status_code == 200:
             reply = response.json()
             session.answered.append(reply["id"])
             session.histories.append([*chat.messages, _as_sent(reply["choices"][0]["message"])])
         else:
-            assert self.linear, f"the engine answered, and the client was answered {response.status_code}"
+            _must(self.linear, f"the engine answered, and the client was answered {response.status_code}")
 
     @precondition(lambda self: self.chats)
     @rule(which=st.integers(0, 9))
@@ -241,7 +241,7 @@ class _Machine(RuleBasedStateMachine):
         there = [session for session in self.sessions if not session.deleted]
         session = there[which % len(there)]
         response = self.wait(self.client.delete(session.url))
-        assert response.status_code in (200, 204), response.text
+        _must(response.status_code in (200, 204), response.text)
         session.deleted = True
 
     @invariant()
@@ -250,17 +250,17 @@ class _Machine(RuleBasedStateMachine):
         for session in self.sessions:
             response = self.wait(self.client.get(session.url))
             if session.deleted:
-                assert response.status_code == 404, f"a deleted session is shown: {response.status_code}"
+                _must(response.status_code == 404, f"a deleted session is shown: {response.status_code}")
                 continue
-            assert response.status_code == 200, f"an open session is answered {response.status_code}"
+            _must(response.status_code == 200, f"an open session is answered {response.status_code}")
             records = response.json()["records"]
             kept = [record["response"]["id"] for record in records]
             if self.linear:
                 still = [name for name in session.answered if name in set(kept)]
-                assert kept == still, "records are not a part of what was answered"
-                assert kept[-1:] == session.answered[-1:], "the latest answer is not recorded"
+                _must(kept == still, "records are not a part of what was answered")
+                _must(kept[-1:] == session.answered[-1:], "the latest answer is not recorded")
             else:
-                assert kept == session.answered, "records are not what was answered"
+                _must(kept == session.answered, "records are not what was answered")
             for record in records:
                 self._true(record)
 
@@ -268,8 +268,14 @@ class _Machine(RuleBasedStateMachine):
         made = next(one for one in self.engine.generations if one.id == record["response"]["id"])
         meta_info = record["response"]["choices"][0]["meta_info"]
         sampled = [entry[1] for entry in meta_info["output_token_logprobs"]]
-        assert sampled == list(made.output_ids), "recorded ids are not those that the engine sampled"
-        assert record["request"]["input_ids"] == list(made.prompt_ids), "recorded prompt ids are not the engine's"
+        _must(sampled == list(made.output_ids), "recorded ids are not those that the engine sampled")
+        _must(record["request"]["input_ids"] == list(made.prompt_ids), "recorded prompt ids are not the engine's")
+
+
+def _must(holds: bool, message: str) -> None:
+    """As `assert`, but alive under `python -O`, too."""
+    if not holds:
+        raise AssertionError(message)
 
 
 async def _result(task: "asyncio.Task[httpx.Response]") -> httpx.Response:

@@ -8,6 +8,7 @@ from miles_sim.bench.growth import per_doubling
 from miles_sim.bench.miles_side import Bytes, best, turn_fields
 from miles_sim.rollout.merge import merge_samples
 from miles_sim.rollout.sample import Sample, Status
+from miles_sim.tokenizer import TokenizerError
 
 TURNS = (8, 16, 32, 64, 128, 256, 512, 1024)
 COMPARED = 256
@@ -67,9 +68,9 @@ class _Decoder(Bytes):
     trailing_ids = frozenset[int]()
 
     def encode(self, text: str) -> list[int]:
-        raise NotImplementedError
+        raise TokenizerError("encode, render: a merge only decodes")
 
     def render(self, *arguments: Any, **options: Any) -> list[int]:
-        raise NotImplementedError
+        raise TokenizerError("encode, render: a merge only decodes")
 
     extend = render
