@@ -89,6 +89,7 @@ def test_every_answer_of_a_run_fits_its_profile_by_both_readers(run: Run) -> Non
 
 
 @pytest.mark.parametrize("profile", profiles.names())
+@pytest.mark.asyncio
 async def test_answers_of_every_profile_fit_their_schema(profile: str) -> None:
     engine = Engine(EngineSettings.model_validate({"profile": profile, "speculative": {}}), seed=1)
     asked = {"messages": [{"role": "user", "content": "hi"}], "logprobs": True, "max_tokens": 9}
@@ -100,6 +101,7 @@ async def test_answers_of_every_profile_fit_their_schema(profile: str) -> None:
 
 
 @pytest.mark.parametrize("session", ["v1", "v2"])
+@pytest.mark.asyncio
 async def test_what_the_session_server_answers_fits_its_routes(session: Any) -> None:
     engine = Engine(EngineSettings(), seed=1)
     network = LocalNetwork()
