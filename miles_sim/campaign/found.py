@@ -61,8 +61,7 @@ def _save(player: UnitPlayer, unit: Unit, broken: Broken, folder: Path, small: b
         scenario, plays = result.scenario, result.plays
     area = broken.contract.replace("/", "-")
     path = folder / f"{unit.number:07d}-{area}.yaml"
-    case = f"{path}" if len(scenario.sessions) == 1 else str(path)
-    repro = shlex.join(["miles-sim", "verify", *options, "--scenario", case, "--contract", broken.contract])
+    repro = shlex.join(["miles-sim", "verify", *options, "--scenario", str(path), "--contract", broken.contract])
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(scenario_yaml(scenario, comment=f"Violates {broken.contract}: {broken.message}\n{repro}"), "utf-8")
     return Saved(unit.number, broken.contract, broken.message, path, repro, plays)

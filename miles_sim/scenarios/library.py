@@ -26,7 +26,7 @@ def load(name: str) -> Scenario:
     if file.parent != FOLDER or not file.is_file():
         known = names()
         near = get_close_matches(name, known, n=4, cutoff=0.5)
-        hint = f"near: {', '.join(near)}" if near else f"known: {', '.join(known)}"
+        hint = f"near: {', '.join(near)}" if near else f"`miles-sim scenarios` lists the {len(known)} that are"
         raise UnknownScenarioError(f"scenario: {name!r} is not built in; {hint}")
     return load_file(file)
 

@@ -71,7 +71,7 @@ def test_an_unknown_name_lists_what_is_near() -> None:
         scenarios.UnknownScenarioError, match=r"'subagent-frseh' is not built in; near: .*subagent-fresh"
     ):
         scenarios.load("subagent-frseh")
-    with pytest.raises(scenarios.UnknownScenarioError, match=r"known: .*linear"):
+    with pytest.raises(scenarios.UnknownScenarioError, match=r"`miles-sim scenarios` lists the \d+ that are"):
         scenarios.resolve("zzzzzz")
 
 
