@@ -41,6 +41,8 @@ def search(
 ) -> None:
     """Search for a scenario that violates a contract, and shrink it to the smallest. Needs the `test` extra.
 
+    Each is written as soon as it is found: who stops a search has what it found so far.
+
     Known violations of a baseline are found like any other; leave their contracts out with --contract.
 
     \b
@@ -49,17 +51,21 @@ def search(
     """
     with honest():
         from miles_sim.cli import choices
-        from miles_sim.verify.found import free, promoted, written
+        from miles_sim.verify.found import File, free, promoted, written
         from miles_sim.verify.search import search as searched
 
         rules = choices.chosen_rules(contracts, contract)
         chosen = choices.TargetChoice(target, python, optimize, checkout)
         packs = [word for folder in contracts or () for word in ("--contracts", str(folder))]
         place = free(promote, library) if promote else None
+        files: list[File] = []
+
+        def keep(found: "Found") -> None:
+            files.append(written(found, out, command=("miles-sim", "verify", *packs, *chosen.options())))
+
         with choices.shown_search() as tried:
-            outcome = searched(chosen.opened, rules, examples=examples, seed=seed, most=most, tried=tried)
-        for found in outcome.found:
-            file = written(found, out, command=("miles-sim", "verify", *packs, *chosen.options()))
+            outcome = searched(chosen.opened, rules, examples=examples, seed=seed, most=most, tried=tried, told=keep)
+        for found, file in zip(outcome.found, files, strict=True):
             _print(found, file.path, file.repro)
         if place is not None and outcome.found:
             typer.echo(f"promoted: {promoted(outcome.found[0], place)}")

@@ -61,8 +61,11 @@ def search(
     seed: int = 0,
     most: int = 1,
     tried: Tried | None = None,
+    told: Callable[[Found], None] | None = None,
 ) -> Outcome:
     """Up to `most` contracts, each with its smallest scenario, from `examples` drawn scenarios in all.
+
+    `told` is given each as soon as it is as small as it gets.
 
     A contract that was found violated no longer ends the search, but still blocks what stands on it. Raises
     SearchError without Hypothesis, TargetError for a target that cannot be used.
@@ -78,6 +81,8 @@ def search(
             if one is None:
                 break
             found.append(one)
+            if told is not None:
+                told(one)
             player.known.add(one.contract)
         return Outcome(player.drawn, player.played, tuple(found))
 

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from miles_sim.cli import app
 from miles_sim.scenarios import library
+from miles_sim.verify import search
 
 NEVER = '''
 from miles_sim.verify import rule
@@ -48,3 +49,26 @@ def test_nothing_found_holds_and_writes_nothing(tmp_path: Path, monkeypatch: pyt
     result = _run("search", "--contract", "identity/*", "--examples", "2")
     assert (result.exit_code, list(tmp_path.iterdir())) == (0, [])
     assert result.output.splitlines()[-1] == "2 scenarios drawn, 2 played, found: nothing"
+
+
+def test_what_was_found_is_written_though_the_search_is_stopped_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pack").mkdir()
+    other = NEVER.replace("house/never", "house/other")
+    (tmp_path / "pack" / "house.py").write_text(NEVER + other.replace("def never", "def other"), encoding="utf-8")
+    file = tmp_path / "found" / "house-never.yaml"
+    play = search._Player.play
+
+    def stopped(self: Any, scenario: Any) -> Any:
+        if file.exists():
+            raise KeyboardInterrupt
+        return play(self, scenario)
+
+    monkeypatch.setattr(search._Player, "play", stopped)
+    result = _run(
+        "search", "--contracts", "pack", "--contract", "house/*", "--examples", "9", "--most", "2", "--out", "found"
+    )
+    assert result.exit_code == 130, result.output
+    assert [each.name for each in file.parent.iterdir()] == ["house-never.yaml"]
