@@ -1,9 +1,10 @@
 """What a command line asked for, made into scenarios, rules, targets and engine settings."""
 
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,15 @@ from miles_sim.scenarios.model import Scenario, SessionVersion
 from miles_sim.targets.base import Target
 from miles_sim.transport import LocalNetwork
 from miles_sim.verify.pack import combine, load_pack, select
+from miles_sim.verify.processes import Processes
 from miles_sim.verify.rule import Rule
 from miles_sim.verify.run import Progress, select_cases, verify
 from miles_sim.yaml_file import YamlFile
+
+MOST_PROCESSES = 4
+"""More gain little: what they hand back is read by one."""
+CASES_THAT_PAY = 50
+"""A process takes as long to start as this many cases to play."""
 
 
 class Impossible(ValueError):
@@ -32,8 +39,8 @@ class TargetChoice:
     python: Path | None = None
     optimize: bool = False
     checkout: Path | None = None
-    workers: int = 1
-    """Processes of it, side by side; with more than one it never runs in this process."""
+    workers: int | None = None
+    """Processes, side by side. None: for miles-sim's own implementation as many as pay, for others one."""
 
     def options(self) -> list[str]:
         """The command-line options that say the same."""
@@ -45,7 +52,16 @@ class TargetChoice:
     @property
     def here(self) -> bool:
         """miles-sim's own implementation, in this process."""
-        return self == TargetChoice()
+        return replace(self, workers=None) == TargetChoice()
+
+    def player(
+        self, rules: Sequence[Rule], packs: Sequence[Path] | None, cases: int
+    ) -> AbstractContextManager[Processes | None]:
+        """Processes that play in place of this one, where that is asked for or pays."""
+        if not self.here:
+            return nullcontext()
+        workers = self.workers or min(_cores(), MOST_PROCESSES, cases // CASES_THAT_PAY)
+        return Processes(workers, rules, packs or ()) if workers > 1 else nullcontext()
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[tuple[Target, LocalNetwork | None]]:
@@ -56,7 +72,8 @@ class TargetChoice:
         if ":" in self.name and "" not in sys.path:
             sys.path.insert(0, "")  # an adapter may lie in the current folder
         network = LocalNetwork()
-        python = str(self.python) if self.python else sys.executable if self.workers > 1 else None
+        side_by_side = 1 if self.here else self.workers or 1
+        python = str(self.python) if self.python else sys.executable if side_by_side > 1 else None
         members = [
             open_target(
                 self.name,
@@ -65,14 +82,19 @@ class TargetChoice:
                 checkout=str(self.checkout) if self.checkout else None,
                 network=network,
             )
-            for _ in range(self.workers)
+            for _ in range(side_by_side)
         ]
-        target = TargetPool(members) if self.workers > 1 else members[0]
+        target = TargetPool(members) if side_by_side > 1 else members[0]
         try:
             yield target, network if self.here else None
         finally:
             await target.close()
             await network.aclose()
+
+
+def _cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def chosen_rules(folders: Sequence[Path] | None, patterns: Sequence[str] | None) -> tuple[Rule, ...]:

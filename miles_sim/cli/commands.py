@@ -75,7 +75,7 @@ def verify(
     python: Python = None,
     optimize: Optimize = False,
     checkout: Checkout = None,
-    workers: Workers = 1,
+    workers: Workers = None,
     seed: Seed = 0,
     baseline: Annotated[
         Optional[Path], typer.Option(metavar="FILE", help="Known violations of this target version; strict both ways.")
@@ -117,12 +117,14 @@ def verify(
 
         async def work() -> Run:
             async with chosen.opened() as (opened, network):
-                with choices.shown_progress(quiet) as progress:
+                player = chosen.player(rules, contracts, len(cases))
+                with choices.shown_progress(quiet) as progress, player as elsewhere:
                     return await judged(
                         cases,
                         opened,
                         rules,
                         network=network,
+                        player=elsewhere,
                         seed=seed,
                         complete=not (scenario or skip or contract),
                         baseline=known,

@@ -18,9 +18,13 @@ Checkout = Annotated[
     typer.Option("--checkout", metavar="PATH", help="Source tree of the target, in place of an installed one."),
 ]
 Workers = Annotated[
-    int,
+    Optional[int],
     typer.Option(
-        "--workers", min=1, max=64, help="Processes of the target side by side; the report is the same for any number."
+        "--workers",
+        min=1,
+        max=64,
+        help="Processes side by side; the report is the same for any number. Default: one, and for `reference` up to "
+        "four where there are as many cores and cases enough.",
     ),
 ]
 Packs = Annotated[

@@ -5,10 +5,10 @@ import itertools
 import logging
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from miles_sim.ledger import Fired, Missed
 from miles_sim.scenarios.model import Scenario, SessionVersion
@@ -27,6 +27,15 @@ _log = logging.getLogger("miles_sim.verify")
 
 Progress = Callable[[str, int, int], None]
 """Called with (case name, number done, number in all) before each play."""
+
+
+class Player(Protocol):
+    """Plays and judges elsewhere, as many cases at the same time as it says."""
+
+    @property
+    def plays_at_once(self) -> int: ...
+
+    def judged(self, scenario: Scenario, session: SessionVersion) -> Awaitable[tuple[Case | None, list[Judgement]]]: ...
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,7 @@ async def verify(
     rules: Sequence[Rule],
     *,
     network: LocalNetwork | None = None,
+    player: Player | None = None,
     seed: int = 0,
     complete: bool = True,
     baseline: Baseline | None = None,
@@ -68,7 +78,8 @@ async def verify(
 ) -> Run:
     """Play every case, judge it by every rule; a play that does not end is a violation of `session/play-ends`.
 
-    As many plays go on at the same time as the target's `plays_at_once` says, by default one; the report is the same.
+    As many plays go on at the same time as the target's `plays_at_once` says, by default one, or those of `player`,
+    which stands for the same target; the report is the same.
 
     `seed` is added to each scenario's own. `complete`: the whole library and pack are at work, so a rule
     without a witness is vacuous and a baseline entry without an answer is reported. `command` opens each
@@ -76,7 +87,7 @@ async def verify(
     """
     info = await target.describe()
     capabilities = frozenset(info["capabilities"])
-    free = asyncio.Semaphore(getattr(target, "plays_at_once", 1))
+    free = asyncio.Semaphore(getattr(player or target, "plays_at_once", 1))
     begun = itertools.count()
 
     async def one(scenario: Scenario, session: SessionVersion) -> tuple[Case | None, list[Judgement]]:
@@ -89,12 +100,9 @@ async def verify(
                 reason = f"needs {need}: {info['absent'].get(need, 'the target does not claim it')}"
                 return None, _not_applicable(rules, name, reason)
             seeded = scenario.model_copy(update={"seed": scenario.seed + seed})
-            try:
-                case = await play(seeded, target, session=session, network=network)
-            except PlayError as error:
-                _log.warning("%s: %s", name, error)
-                return None, broken_off(name, error, rules)
-            return case, judge(case, rules)
+            if player is not None:
+                return await player.judged(seeded, session)
+            return await judged(seeded, session, target, rules, network=network)
 
     done = await _all(one(*case) for case in cases)
     played = {case.name: case for case, _ in done if case is not None}
@@ -106,6 +114,24 @@ async def verify(
     report = _report(info, seed, rules, judgements, complete, baseline, command)
     fired = tuple(view for case in played.values() for view in _fired(case))
     return Run(report.model_copy(update={"fired": fired}), played)
+
+
+async def judged(
+    scenario: Scenario,
+    session: SessionVersion,
+    target: Target,
+    rules: Sequence[Rule],
+    *,
+    network: LocalNetwork | None = None,
+) -> tuple[Case | None, list[Judgement]]:
+    """One play, None where it did not end, and what each rule says of it."""
+    try:
+        case = await play(scenario, target, session=session, network=network)
+    except PlayError as error:
+        name = f"{scenario.name}/{session}"
+        _log.warning("%s: %s", name, error)
+        return None, broken_off(name, error, rules)
+    return case, judge(case, rules)
 
 
 def _fired(case: Case) -> Iterator[FiredView]:
