@@ -1,6 +1,7 @@
 """The agent's part where the engine is asked directly: what is asked first, and what each tool call is answered."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from miles_sim.agent.conversation import Message
@@ -46,10 +47,15 @@ class ToolBench:
 
 
 def turns(plan: Plan, rollout: int, generations: Sequence[Generation]) -> tuple[Turn, ...]:
-    """What the driver asked for the agent: one turn a generation, first asked first, each behind the one before."""
+    """What the driver asked for the agent: one turn a prompt, first asked first, each behind the one before.
+
+    Of a prompt that was asked more than once the last answer counts: the others could not be read.
+    """
     steps = list(keyed(plan.steps))
     found: list[Turn] = []
-    for number, generation in enumerate(sorted(generations, key=lambda g: (len(g.prompt_ids), g.attempt))):
+    ordered = sorted(generations, key=lambda g: (len(g.prompt_ids), g.attempt))
+    for number, (_, same) in enumerate(groupby(ordered, key=lambda g: g.prompt_ids)):
+        *unread, generation = same
         key, kind = (steps[number][0], steps[number][1].do) if number < len(steps) else (f"beyond-{number}", "tool")
         found.append(
             Turn(
@@ -61,6 +67,7 @@ def turns(plan: Plan, rollout: int, generations: Sequence[Generation]) -> tuple[
                 status=200,
                 response_id=generation.id,
                 finish_reason=str(generation.finish_reason["type"]),
+                failed=(200,) * len(unread),
             )
         )
     return tuple(found)

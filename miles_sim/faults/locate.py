@@ -14,6 +14,8 @@ from miles_sim.faults.strike import Asked
 
 DRIVER_STEPS = ("open", "collect", "delete")
 """What the driver asks of the session server, in order."""
+_DRIVEN = {("POST", "/samples"): "collect", ("GET", ""): "collect", ("DELETE", ""): "delete"}
+"""Requests of the driver about one session; a driver that assembles samples itself gets the records."""
 _TAG = re.compile(r"\[([A-Za-z0-9_.-]{1,64})\]")
 _SESSION = re.compile(r"/sessions/([^/]+)(/samples|/v1/chat/completions|)$")
 _ENGINE = frozenset({"/v1/chat/completions", "/generate"})
@@ -55,6 +57,11 @@ def edge_of(asked: Asked) -> Edge | None:
     return "driver" if path == "/sessions" else None
 
 
+def opens(asked: Asked) -> bool:
+    """It asks for a session."""
+    return asked.method == "POST" and asked.path.partition("?")[0] == "/sessions"
+
+
 def questions(plan: Plan) -> tuple[Question, ...]:
     """Each question of the plan once, in its order; a retry is a further attempt of what it asks again."""
     order = {key: number for number, (key, _) in enumerate(walk(plan.steps))}
@@ -93,17 +100,16 @@ class Locator:
         path = asked.path.partition("?")[0]
         if path in _ENGINE:
             return self._question("engine", asked.body) if asked.method == "POST" else None
-        if path == "/sessions":
-            return self._open() if asked.method == "POST" else None
+        if opens(asked):
+            return self._open()
         found = _SESSION.search(path)
         if found is None:
             return None
         name, what = found.groups()
         if what == "/v1/chat/completions":
             return self._question("session", asked.body)
-        if (asked.method, what) not in (("POST", "/samples"), ("DELETE", "")) or name not in self._sessions:
-            return None
-        return self._driver(self._sessions[name], "collect" if what else "delete")
+        step = _DRIVEN.get((asked.method, what))
+        return None if step is None or name not in self._sessions else self._driver(self._sessions[name], step)
 
     def _open(self) -> Spot | None:
         number, self._opened = self._opened, self._opened + 1

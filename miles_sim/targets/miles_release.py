@@ -16,6 +16,7 @@ from typing import Any
 from .base import CAPABILITIES
 from .miles_functions import PICKER, POSTPROCESSOR
 from .miles_router import PATCH, ROUTER, RouterSessions, find_router
+from .miles_serving import PAUSES
 from .miles_wire import find_wire
 from .missing import missing_modules
 
@@ -125,7 +126,7 @@ def _found_release() -> Release:
     importlib.import_module("miles")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # tokenizers come from a folder; nothing is to be looked up
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    stand_ins: list[str] = []
+    stand_ins: list[str] = [PAUSES]
     release = Release(
         version=_version(),
         sample=_imported("miles.utils.types", stand_ins).Sample,

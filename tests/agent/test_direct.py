@@ -66,3 +66,9 @@ def test_generations_become_turns_shortest_prompt_first() -> None:
         (4, "3", "2", "c"),
         (4, "beyond-3", "3", "d"),
     ]
+
+
+def test_a_prompt_that_is_asked_again_is_one_turn_and_its_last_answer_counts() -> None:
+    again = generation("again", 2).model_copy(update={"attempt": 1})
+    made = turns(PLAN, 0, [again, generation("b", 9), generation("a", 2)])
+    assert [(t.step, t.response_id, t.failed) for t in made] == [("1", "again", (200,)), ("2", "b", ())]
