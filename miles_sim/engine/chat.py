@@ -1,7 +1,9 @@
 """The body of a `/v1/chat/completions` answer, from finished generations."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+import orjson
 
 from miles_sim.engine.finish import text_of
 from miles_sim.engine.flight import Answered
@@ -42,11 +44,60 @@ def want_of(request: ChatRequest) -> Want:
     )
 
 
+class Pieces(NamedTuple):
+    """What of one choice has the length of its reply."""
+
+    text: str
+    content: bytes | list[dict[str, Any]] | None
+    """`logprobs.content`, spelled where it has one shape; None: no logprobs are told."""
+    triples: bytes | None
+    """`output_token_logprobs`, spelled; None: they are not told."""
+
+
+def pieces_of(
+    wire: Wire, request: ChatRequest, sampling: Sampling, answered: Answered, *, triples: bool = True
+) -> Pieces:
+    """`triples`: whether the answer has any use for them."""
+    text = text_of(
+        answered.output_ids,
+        answered.finish_reason,
+        wire.tokenizer,
+        no_stop_trim=sampling.no_stop_trim,
+        skip_special_tokens=sampling.skip_special_tokens,
+    )
+    if not request.logprobs:
+        return Pieces(text, None, None)
+    ids, spelled = answered.output_ids, numbers(answered.logprobs)
+    told = wire.texts.fragments.triples(ids, spelled, texts=True) if triples else None
+    return Pieces(text, _content(wire, request, answered, spelled), told)
+
+
+def _content(
+    wire: Wire, request: ChatRequest, answered: Answered, spelled: Sequence[bytes]
+) -> bytes | list[dict[str, Any]]:
+    ids, logprobs = answered.output_ids, answered.logprobs
+    if not request.top_logprobs:
+        told = wire.texts.fragments if wire.profile.chat.token_bytes == "text" else wire.texts.raw_fragments
+        return told.content(ids, spelled)
+    return logprob_content(
+        wire, ids, logprobs, top_rows(wire, request.top_logprobs, answered.prompt_ids, ids, logprobs)
+    )
+
+
 def chat_completion(
-    wire: Wire, request: ChatRequest, sampling: Sampling, want: Want, answers: Sequence[Answered], reader: Reader
+    wire: Wire,
+    request: ChatRequest,
+    sampling: Sampling,
+    want: Want,
+    answers: Sequence[Answered],
+    reader: Reader,
+    pieces: Sequence[Pieces] | None = None,
 ) -> dict[str, Any]:
-    """The whole body; one choice an answer."""
+    """The whole body; one choice an answer. `pieces`: of each, where they are there."""
     shape, first = wire.profile.chat, answers[0]
+    if pieces is None:
+        triples = request.return_meta_info
+        pieces = [pieces_of(wire, request, sampling, answer, triples=triples) for answer in answers]
     told = [finished(answer) for answer in answers]
     metadata: dict[str, Any] = {"weight_version": first.weight_version}
     if wire.profile.weight_versions:
@@ -57,8 +108,8 @@ def chat_completion(
         "created": first.timing.created,
         "model": request.model,
         "choices": [
-            _choice(wire, request, sampling, want, answer, known, n, reader)
-            for n, (answer, known) in enumerate(zip(answers, told, strict=True))
+            _choice(wire, request, want, answer, known, n, reader, piece)
+            for n, (answer, known, piece) in enumerate(zip(answers, told, pieces, strict=True))
         ],
         "usage": usage(wire, summed([counts_of(known, want) for known in told], len(told))),
         "metadata": metadata,
@@ -78,27 +129,19 @@ def _ordered(keys: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
 def _choice(
     wire: Wire,
     request: ChatRequest,
-    sampling: Sampling,
     want: Want,
     answered: Answered,
     known: Progress,
     index: int,
     reader: Reader,
+    pieces: Pieces,
 ) -> dict[str, Any]:
     shape = wire.profile.chat
-    text = text_of(
-        answered.output_ids,
-        answered.finish_reason,
-        wire.tokenizer,
-        no_stop_trim=sampling.no_stop_trim,
-        skip_special_tokens=sampling.skip_special_tokens,
-    )
-    said = reader.read(text, answered.finish_reason)
-    spelled = numbers(answered.logprobs) if request.logprobs else None
+    said = reader.read(pieces.text, answered.finish_reason)
     choice = {
         "index": index,
         "message": _ordered(shape.message, _message(shape, said, answered, reader)),
-        "logprobs": {"content": _logprobs(wire, request, known, spelled)} if spelled is not None else None,
+        "logprobs": None if pieces.content is None else {"content": _told(pieces.content)},
         "finish_reason": said.reason["type"],
         "matched_stop": said.reason.get("matched"),
     }
@@ -107,17 +150,12 @@ def _choice(
     if request.return_token_ids:
         choice["response_token_ids"] = answered.output_ids
     if request.return_meta_info:
-        choice["meta_info"] = meta_info(wire, want, known, reason=said.reason, spelled=spelled)
+        choice["meta_info"] = meta_info(wire, want, known, reason=said.reason, triples=pieces.triples)
     return _ordered(shape.choice, choice)
 
 
-def _logprobs(wire: Wire, request: ChatRequest, known: Progress, spelled: Sequence[bytes]) -> Any:
-    ids, logprobs = known.output_ids, known.logprobs
-    if not request.top_logprobs:
-        told = wire.texts.fragments if wire.profile.chat.token_bytes == "text" else wire.texts.raw_fragments
-        return told.content(ids, spelled)
-    rows = top_rows(wire, request.top_logprobs, known.prompt.ids, ids, logprobs)
-    return logprob_content(wire, ids, logprobs, rows)
+def _told(content: bytes | list[dict[str, Any]]) -> Any:
+    return orjson.Fragment(content) if isinstance(content, bytes) else content
 
 
 def _message(shape: ChatWire, said: Said, answered: Answered, reader: Reader) -> dict[str, Any]:

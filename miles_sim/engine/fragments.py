@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-_NONE = orjson.Fragment(b"[]")
+_NONE = b"[]"
 _LAST = b',"top_logprobs":[]}'
 
 
@@ -25,23 +25,23 @@ class Fragments:
             for text, shown in zip(quoted, spelled, strict=True)
         ]
 
-    def triples(self, ids: Sequence[int], logprobs: Sequence[bytes], *, texts: bool) -> orjson.Fragment:
+    def triples(self, ids: Sequence[int], logprobs: Sequence[bytes], *, texts: bool) -> bytes:
         """`[[logprob, id, text or null], …]`, as in `output_token_logprobs`. `logprobs`: as `numbers` spells them."""
         if not ids:
             return _NONE
         ends = self._with_text if texts else self._without_text
         pieces = _by_turns(logprobs, _picked(ends, ids))
         pieces[0], pieces[-1] = b"[[" + pieces[0], pieces[-1][:-2] + b"]"
-        return orjson.Fragment(b"".join(pieces))
+        return b"".join(pieces)
 
-    def content(self, ids: Sequence[int], logprobs: Sequence[bytes]) -> orjson.Fragment:
+    def content(self, ids: Sequence[int], logprobs: Sequence[bytes]) -> bytes:
         """`[{token, bytes, logprob, top_logprobs: []}, …]`, as in `logprobs.content` of a chat choice. `logprobs`:
         as `numbers` spells them."""
         if not ids:
             return _NONE
         pieces = _by_turns(_picked(self._entry, ids), logprobs)
         pieces[0], pieces[-1] = b"[" + pieces[0][len(_LAST) + 1 :], pieces[-1] + _LAST + b"]"
-        return orjson.Fragment(b"".join(pieces))
+        return b"".join(pieces)
 
 
 def numbers(values: Sequence[float]) -> list[bytes]:

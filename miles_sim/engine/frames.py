@@ -12,21 +12,26 @@ from pydantic import TypeAdapter, ValidationError
 from miles_sim.engine.arrived import arrived
 from miles_sim.engine.chat import want_of
 from miles_sim.engine.profiles import Profile
+from miles_sim.engine.prompt import Prompt
 from miles_sim.engine.request import ChatMessage, ChatRequest, json_body, parse_document
 from miles_sim.engine.sampling import Sampling, sampling_of
+from miles_sim.engine.template import Templates
 from miles_sim.engine.wire import Want
 
 MOST = 256
 """Frames that are kept."""
+_ROLES = ("user", "assistant", "system", "tool", "function", "developer")
 _MESSAGES: TypeAdapter[list[ChatMessage]] = TypeAdapter(list[ChatMessage])
 
 
-@dataclass(frozen=True)
+@dataclass
 class Frame:
     """All of a chat request but its messages and ids, and what follows from that."""
 
     request: ChatRequest
     profile: Profile
+    templates: Templates | None = None
+    """Of the answers, where the request asks for one reply and nothing beside it; made with the first answer."""
 
     @cached_property
     def sampling(self) -> Sampling:
@@ -57,9 +62,15 @@ class Frames:
 
     def parse(self, body: bytes, *, content_type: str) -> tuple[ChatRequest, Frame]:
         """The request and its frame; errors are those of `request.parse`."""
-        document = json_body(body, content_type=content_type)
+        return self.read(*self.find(json_body(body, content_type=content_type)))
+
+    def find(self, document: Any) -> tuple[Any, bytes | None, Frame | None]:
+        """The document, the key of its frame, and the frame where it is known."""
         key = self._key(document)
-        known = None if key is None else self._frames.get(key)
+        return document, key, None if key is None else self._frames.get(key)
+
+    def read(self, document: Any, key: bytes | None, known: Frame | None) -> tuple[ChatRequest, Frame]:
+        """As `parse`, from what `find` gave."""
         if known is not None and (request := _filled(known.request, document)) is not None:
             return request, known
         request = parse_document(document, self._fields)
@@ -82,6 +93,22 @@ class Frames:
         except (KeyError, TypeError):
             return None
         return key if b"null" not in key else None  # NaN, which Python's parser takes, looks like it
+
+
+def plain_prompt(document: dict[str, Any]) -> Prompt | None:
+    """What the model reads, where each message has but a role and a text; None where somebody has to look closer."""
+    messages = document["messages"]
+    if type(messages) is not list or not messages:
+        return None
+    for message in messages:
+        if type(message) is not dict or len(message) != 2 or type(message.get("content")) is not str:
+            return None
+        if message.get("role") not in _ROLES:
+            return None
+    try:
+        return Prompt(array("I", document["input_ids"]), messages[-1]["content"])
+    except (TypeError, OverflowError):
+        return None
 
 
 def _filled(frame: ChatRequest, document: dict[str, Any]) -> ChatRequest | None:

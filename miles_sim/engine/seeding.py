@@ -20,11 +20,7 @@ def asked_key(prompt: bytes, last_text: str, sampling: Sampling, lora: str | Non
     parts = [prompt, last_text.encode(errors="surrogatepass"), sampling.key]
     if lora is not None:
         parts.append(lora.encode(errors="surrogatepass"))
-    asked = blake2b(digest_size=16)
-    for part in parts:
-        asked.update(len(part).to_bytes(8, "little"))
-        asked.update(part)
-    return asked.digest()
+    return blake2b(b"".join([len(part).to_bytes(8, "little") + part for part in parts]), digest_size=16).digest()
 
 
 def reply_key(seed: int, asked: bytes, attempt: int) -> bytes:

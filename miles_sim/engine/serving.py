@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from miles_sim.engine.admission import Admission
 from miles_sim.engine.arrived import arrived
 from miles_sim.engine.chat import chat_completion
 from miles_sim.engine.chat_stream import ChatStream
@@ -19,33 +20,34 @@ from miles_sim.engine.completions import (
     native,
 )
 from miles_sim.engine.errors import CrashError, NotModelledError, RequestError
-from miles_sim.engine.experts import check_start
 from miles_sim.engine.flight import Answered, Flight, Step
 from miles_sim.engine.formats import dialect
-from miles_sim.engine.frames import Frames
+from miles_sim.engine.frames import Frame, Frames, plain_prompt
 from miles_sim.engine.generate import GenerateStream, generate_answer, native_error, told_error
 from miles_sim.engine.generate_request import MOST_ANSWERS, Batch, GenerateRequest, Single, expand
 from miles_sim.engine.pace import pace, paced
-from miles_sim.engine.prompt import Prompt, check_length, check_vocabulary, prompt_of, prompt_of_ids
+from miles_sim.engine.prompt import Prompt, prompt_of, prompt_of_ids
 from miles_sim.engine.reasoning import thinks
 from miles_sim.engine.request import (
     ChatRequest,
     check,
-    check_hidden_states,
     json_body,
     native_body,
     read,
     refuse_unmodelled,
 )
 from miles_sim.engine.said import reader_of
-from miles_sim.engine.sampling import Sampling, check_ranges, completion_params, served
+from miles_sim.engine.sampling import Sampling, completion_params, served
 from miles_sim.engine.sampling_params import check_params, sampling_of_params
 from miles_sim.engine.sse import DONE, error_event, event
+from miles_sim.engine.template import Templates, asks_little
 from miles_sim.engine.wire import Want, Wire, token_texts
 
 if TYPE_CHECKING:
     from miles_sim.engine.engine import Engine, Gone
 
+_FRAMING = {"x-sglext-return-input-ids", "x-sglext-return-output-ids", "x-sglext-ids-framed"}
+"""Headers that change an answer."""
 RULE_TEXT = 4_096
 """Ids at a prompt's end, and characters of their text, that reply rules are matched on."""
 Said = bytes | AsyncGenerator[bytes, None]
@@ -61,6 +63,7 @@ class Serving:
         self._engine = engine
         self._parsers = settings.parsers
         self._frames = Frames(engine.profile)
+        self._models_little = not (settings.speculative or settings.experts or settings.indexer or settings.metrics)
         self._pace = pace(engine.profile, speculative=settings.speculative is not None)
         self.wire = Wire(
             profile=engine.profile,
@@ -71,13 +74,20 @@ class Serving:
             cache_report=settings.cache_report,
             incremental=settings.incremental_streaming,
         )
+        self._admission = Admission(engine, self.wire)
 
     async def chat(
         self, body: bytes, *, content_type: str, headers: Mapping[str, str] | None = None, gone: "Gone | None" = None
     ) -> Said:
         """`/v1/chat/completions`."""
         shape = self.wire.profile.chat
-        request, frame = self._frames.parse(body, content_type=content_type)
+        found = self._frames.find(json_body(body, content_type=content_type))
+        document, _, frame = found
+        if frame is not None and frame.templates is not None and not (headers and _FRAMING & headers.keys()):
+            prompt = plain_prompt(document)
+            if prompt is not None:
+                return await self._plain_chat(frame, frame.templates, prompt, gone)
+        request, frame = self._frames.read(*found)
         framed = _obey_headers(request, headers or {}, shape.sglext)
         check(request, stream_refuses=shape.stream.refuses)
         _check_n(request.n)
@@ -88,7 +98,9 @@ class Serving:
             want = replace(want, think_end=self._think_end)
         sampling = served(sampling, self.wire.profile, self._parsers[0], thinks=thinks)
         try:
-            lora = self._admit(prompt, sampling, want, request.adapter, hidden_states=request.return_hidden_states)
+            lora = self._admission.admit(
+                prompt, sampling, want, request.adapter, hidden_states=request.return_hidden_states
+            )
         except RequestError as error:
             if request.stream and shape.stream.early_error == "sse" and error.status == 400:
                 return _events(error_event(str(error)), DONE)
@@ -118,12 +130,30 @@ class Serving:
         if request.stream:
             told = ChatStream(self.wire, request, sampling, want, reader, flights, framed=framed)
             return self._stream(flights, told.feed, told.end, lambda: told.stopped)
-        answers = await self._answers(flights, gone)
-        if request.n == 0:
-            raise RequestError("range() arg 3 must not be zero", kind="BadRequest")
-        if shape.aborted_in_queue == "crashes" and any(answer.from_queue for answer in answers):
-            raise CrashError("'prompt_tokens'", told=True)
+        answers = await self._chat_answers(flights, gone, n=request.n)
+        if self._models_little and asks_little(request, sampling, want, reader):
+            frame.templates = Templates(self.wire, frame.request, sampling, want, reader)
         return orjson.dumps(chat_completion(self.wire, request, sampling, want, answers, reader))
+
+    async def _plain_chat(self, frame: Frame, templates: Templates, prompt: Prompt, gone: "Gone | None") -> bytes:
+        """The same for a request like one that was answered before; what hangs on its frame alone was checked then."""
+        request, sampling = frame.request, frame.sampling
+        lora = self._engine.adapters.resolve(request.adapter)
+        self._admission.check_ids(prompt, sampling)
+        flight = self._submit(
+            "chat", prompt, sampling, frame.want, None, lora, frame.arrived(request), request.cache_key
+        )
+        (answered,) = await self._chat_answers([flight], gone, n=1)
+        return templates.answer(answered)
+
+    async def _chat_answers(self, flights: Sequence[Flight], gone: "Gone | None", *, n: int) -> list[Answered]:
+        answers = await self._answers(flights, gone)
+        if n == 0:
+            raise RequestError("range() arg 3 must not be zero", kind="BadRequest")
+        crashes = self.wire.profile.chat.aborted_in_queue == "crashes"
+        if crashes and any(answer.from_queue for answer in answers):
+            raise CrashError("'prompt_tokens'", told=True)
+        return answers
 
     async def completions(self, body: bytes, *, content_type: str, gone: "Gone | None" = None) -> Said:
         """`/v1/completions`."""
@@ -238,7 +268,7 @@ class Serving:
         prompts = _prompts(batch, self.wire)
         fields = arrived(request)
         loras = [
-            self._admit(prompt, parameters, single.want, single.lora, hidden_states=hidden_states)
+            self._admission.admit(prompt, parameters, single.want, single.lora, hidden_states=hidden_states)
             for prompt, parameters, single in zip(prompts, sampling, batch.singles, strict=True)
         ]
         flights = [
@@ -246,50 +276,6 @@ class Serving:
             for prompt, parameters, single, lora in zip(prompts, sampling, batch.singles, loras, strict=True)
         ]
         return flights, sampling
-
-    def _admit(
-        self, prompt: Prompt, sampling: Sampling, want: Want, lora: str | None, *, hidden_states: Any
-    ) -> str | None:
-        """The adapter; `RequestError` for what the release refuses once it has the ids, in its order
-        (tokenizer_manager.py, then scheduler.py)."""
-        profile, prompt_tokens = self.wire.profile, len(prompt)
-        adapter = self._engine.adapters.resolve(lora)
-        check_vocabulary(prompt, self.wire.tokenizer.vocab_size)
-        check_length(
-            prompt_tokens,
-            sampling.max_new_tokens,
-            self._engine.settings.context_length,
-            may_fill=profile.may_fill_context,
-        )
-        self._check_token_ids(want)
-        check_hidden_states(hidden_states, profile.hidden_states_refusal)
-        check_ranges(sampling, profile.sampling, vocab_size=self.wire.tokenizer.vocab_size)
-        self._check_starts(want, prompt_tokens)
-        return adapter
-
-    def _check_token_ids(self, want: Want) -> None:
-        size = self.wire.tokenizer.vocab_size
-        for token in want.token_ids or ():
-            if 0 <= token < size:
-                continue
-            if not self.wire.profile.generate.checks_token_ids_logprob:
-                raise NotModelledError("token_ids_logprob", token, f"0 to {size - 1}")
-            raise RequestError(
-                f"token_ids_logprob contains out-of-vocabulary token id {token}; valid range is [0, {size})."
-            )
-
-    def _check_starts(self, want: Want, prompt_tokens: int) -> None:
-        start = want.logprob_start
-        if start < -1:
-            raise NotModelledError("logprob_start_len", start, "-1 or more")
-        none = self.wire.profile.generate.default_input_logprobs == "none"
-        if start > prompt_tokens - (not none):
-            raise RequestError(
-                f"req.logprob_start_len={start} is higher than the number of input tokens "
-                f"len(req.origin_input_ids)={prompt_tokens}. Please use a smaller logprob_start_len."
-            )
-        if want.routed_experts:
-            check_start(want.routed_experts_start, prompt_tokens)
 
     def _submit(
         self,

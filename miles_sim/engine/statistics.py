@@ -71,9 +71,11 @@ class Statistics:
             self.verify_steps += spec.verify_ct
             self.accept_length = 1 + spec.accepted / spec.verify_ct
             self.accept_rate = spec.accepted / spec.drafted
+        first, latency = timing.first_token_latency, timing.latency
         self.queue_time.observe(timing.queue_time)
-        self.first_token.observe(timing.first_token_latency)
-        self.latency.observe(timing.latency)
+        self.first_token.observe(first)
+        self.latency.observe(latency)
         if output > 1:
-            self.per_token.observe((timing.latency - timing.first_token_latency) / (output - 1))
-            self.between_tokens.observe((timing.latency - timing.first_token_latency) / (output - 1), output - 1)
+            each = (latency - first) / (output - 1)
+            self.per_token.observe(each)
+            self.between_tokens.observe(each, output - 1)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
+import orjson
+
 from miles_sim.engine.clock import Timing
 from miles_sim.engine.experts import payload
 from miles_sim.engine.flight import Answered, Flight, Reason, Step
@@ -141,10 +143,10 @@ def stepped(flight: Flight, step: Step, weight_version: str, *, start: int = 0) 
 
 
 def meta_info(
-    wire: Wire, want: Want, known: Progress, *, reason: Reason | None = None, spelled: Sequence[bytes] | None = None
+    wire: Wire, want: Want, known: Progress, *, reason: Reason | None = None, triples: bytes | None = None
 ) -> dict[str, Any]:
-    """`meta_info` in the profile's keys and order. `reason` stands in place of the generation's own; `spelled`: the
-    logprobs as `numbers` spells them, where somebody has them already."""
+    """`meta_info` in the profile's keys and order. `reason` stands in place of the generation's own; `triples`:
+    `output_token_logprobs`, where somebody has them already."""
     holds = set(want.conditions)
     values = _basics(known, want)
     if reason is not None:
@@ -159,7 +161,7 @@ def meta_info(
         holds |= _finished(values, want, known.answered)
         holds.difference_update(name for name in _ROWS if values.get(name) is None)
     if want.logprobs:
-        values |= _logprobs(wire, want, known, spelled)
+        values |= _logprobs(wire, want, known, triples)
     return {key: values[value] for key, value in wire.profile.layout(frozenset(holds))}
 
 
@@ -273,14 +275,14 @@ Triple = list[Any]
 """[logprob, id, text]; text is null where none was asked for."""
 
 
-def _logprobs(wire: Wire, want: Want, known: Progress, spelled: Sequence[bytes] | None) -> dict[str, Any]:
-    ids = known.output_ids[known.start :] if known.start else known.output_ids
-    if spelled is None:
-        spelled = numbers(known.logprobs[known.start :])
+def _logprobs(wire: Wire, want: Want, known: Progress, triples: bytes | None) -> dict[str, Any]:
+    if triples is None:
+        ids = known.output_ids[known.start :] if known.start else known.output_ids
+        triples = wire.texts.fragments.triples(ids, numbers(known.logprobs[known.start :]), texts=want.texts)
     start = _input_start(wire, want, len(known.prompt))
     values: dict[str, Any] = {
-        "input_token_logprobs": [] if start is None else _input(wire, want, known.prompt.ids, start),
-        "output_token_logprobs": wire.texts.fragments.triples(ids, spelled, texts=want.texts),
+        "input_token_logprobs": [] if start is None else _input(wire, want, known.prompt, start),
+        "output_token_logprobs": orjson.Fragment(triples),
     }
     if want.top_logprobs or want.token_ids is not None:
         prompt, output = (
@@ -309,13 +311,16 @@ def _input_start(wire: Wire, want: Want, prompt_tokens: int) -> int | None:
     return prompt_tokens - 1 if wire.profile.generate.default_input_logprobs == "last" else None
 
 
-def _input(wire: Wire, want: Want, ids: Sequence[int], start: int) -> list[Triple]:
+def _input(wire: Wire, want: Want, prompt: Prompt, start: int) -> list[Triple]:
     """The first entry has no logprob, wherever it starts (logprob_result_processor.py)."""
     text = wire.texts.text if want.texts else None
-    logprobs = prompt_logprobs(ids, start=start, seed=wire.seed)
+    if start == len(prompt) - 1:
+        last = prompt.given[-1]
+        return [[None, last, text[last] if text else None]]
+    logprobs = prompt_logprobs(prompt.ids, start=start, seed=wire.seed)
     return [
         [logprob if n else None, token, text[token] if text else None]
-        for n, (logprob, token) in enumerate(zip(logprobs, ids[start:], strict=True))
+        for n, (logprob, token) in enumerate(zip(logprobs, prompt.ids[start:], strict=True))
     ]
 
 

@@ -23,15 +23,15 @@ def test_the_bytes_are_those_of_the_objects(family: str, count: int) -> None:
             for i, logprob in pairs
         ]
         spelt = numbers(logprobs)
-        assert orjson.dumps(fragments.content(ids, spelt)) == orjson.dumps(content)
+        assert fragments.content(ids, spelt) == orjson.dumps(content)
         for text in (True, False):
             triples = [[logprob, i, texts.text[i] if text else None] for i, logprob in pairs]
-            assert orjson.dumps(fragments.triples(ids, spelt, texts=text)) == orjson.dumps(triples)
+            assert fragments.triples(ids, spelt, texts=text) == orjson.dumps(triples)
 
 
 def test_texts_that_need_escaping_are_escaped() -> None:
     fragments = Fragments(['"\\\n', "\u2028�"], [[34, 92, 10], [226]])
-    told = json.loads(orjson.dumps(fragments.content([1, 0], [b"-0.5", b"-1.5"])))
+    told = json.loads(fragments.content([1, 0], [b"-0.5", b"-1.5"]))
     assert [entry["token"] for entry in told] == ["\u2028�", '"\\\n']
 
 
