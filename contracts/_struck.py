@@ -32,15 +32,7 @@ def is_harmed(case: Case, rollout: RolloutCase) -> bool:
 
 def forgone(case: Case, rollout: RolloutCase) -> bool:
     """All that this rollout made may be lost, which is then said: its session went, or its samples could not be had."""
-    return any(kind.edge == "driver" or _whole(kind) for _, kind in harmed(case, rollout))
-
-
-def question(rollout: RolloutCase, turn: Turn) -> str:
-    """Key of the step that first asked what this turn asks: where the faults of HTTP edges say they struck."""
-    by_step = {each.step: each for each in rollout.turns}
-    while turn.retry_of is not None and turn.retry_of in by_step:
-        turn = by_step[turn.retry_of]
-    return turn.step.partition(EXTRA)[0]
+    return any(kind.edge == "driver" or kind.takes_all for _, kind in harmed(case, rollout))
 
 
 def unanswered_end(case: Case, rollout: RolloutCase, sample: SampleView) -> bool:
@@ -55,7 +47,7 @@ def answered(turn: Turn) -> bool:
 
 def failures(rollout: RolloutCase, step: str, *, extra: bool = True) -> int:
     """Attempts at a question that the agent got no reply to. `extra`: those of a fault's own requests too."""
-    asked = [turn for turn in rollout.turns if question(rollout, turn) == step and (extra or EXTRA not in turn.step)]
+    asked = [turn for turn in rollout.turns if rollout.question(turn) == step and (extra or EXTRA not in turn.step)]
     return sum(len(turn.failed) + (not answered(turn)) for turn in asked)
 
 
@@ -63,7 +55,7 @@ def excused(case: Case, rollout: RolloutCase, turn: Turn) -> bool:
     """No more attempts of this turn's question failed than faults allow; a fault's own requests may all."""
     if EXTRA in turn.step:
         return True
-    step = question(rollout, turn)
+    step = rollout.question(turn)
     strikes = sum(each.step in (step, turn.step) for each, _ in harmed(case, rollout))
     return failures(rollout, step, extra=False) <= strikes or any(_whole(kind) for _, kind in harmed(case, rollout))
 
@@ -80,4 +72,4 @@ def may_differ(case: Case, rollout: RolloutCase | None = None) -> frozenset[str]
 
 def _whole(kind: Kind) -> bool:
     """It concerns a rollout from then on, not one request."""
-    return kind.edge == "agent" or (kind.edge == "session" and kind.layer == "session") or "cancels" in kind.name
+    return kind.edge == "agent" or (kind.edge == "session" and kind.layer == "session") or kind.takes_all

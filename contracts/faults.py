@@ -6,7 +6,7 @@ from miles_sim.targets.observation import SampleView
 from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.rule import RolloutCase
 
-from ._struck import EXTRA, answered, excused, failures, fired, is_harmed, question, unanswered_end
+from ._struck import EXTRA, answered, excused, failures, fired, is_harmed, unanswered_end
 from ._truth import fits, goes_on_from_a_cut, mask, must_be_rejected, trained
 
 _MARKS = frozenset({"agent_error", "engine_error", "halted", "dropped"})
@@ -70,18 +70,28 @@ def _tolerated(case: Case, rollout: RolloutCase, each: Fired, see: Recorder, whe
 
 
 def _rejected(case: Case, rollout: RolloutCase, each: Fired, kind: Kind, see: Recorder, where: str) -> None:
-    """Its request failed, or its rollout did; and what nobody was answered with is in no sample."""
+    """Its request failed, or its rollout did; and what nobody was answered with is in no sample.
+
+    Where the request was delivered more than once, the copy that was struck may be one whose answer nobody waited for:
+    then nobody was answered with what it spoiled, and nobody need notice.
+    """
     refused = failures(rollout, each.step) > 0 or rollout.view.error is not None or is_told(rollout)
-    if not refused and any(
-        other.kind == "session-chat-twice" and other.step == each.step for other, _ in fired(case, rollout)
-    ):
-        return  # of two deliveries, it may have struck the one whose answer nobody waited for
-    see.that(refused, "a fault that must be rejected was not", expected="an error", found="none", detail=where)
+    told = {turn.response_id for turn in rollout.turns}
+    if not refused and kind.edge == "engine" and _copied(case, rollout, each.step):
+        see.equal([name for name in each.lost if name in told], [], "an agent was answered with what must be rejected")
+    else:
+        see.that(refused, "a fault that must be rejected was not", expected="an error", found="none", detail=where)
     if kind.edge == "engine":
-        told = {turn.response_id for turn in rollout.turns}
         present = {g.id for _, _, found in trained(rollout) for g in found.generations}
         kept = [name for name in each.lost if name in present and (name not in told or rollout.view.error is None)]
         see.equal(kept, [], "a sample holds a generation that must be rejected", where)
+
+
+def _copied(case: Case, rollout: RolloutCase, step: str) -> bool:
+    """A fault between agent and session server delivered what this step asks more than once."""
+    return any(
+        kind.copies > 1 and kind.edge == "session" and other.step == step for other, kind in fired(case, rollout)
+    )
 
 
 def is_told(rollout: RolloutCase) -> bool:
@@ -145,7 +155,7 @@ def all_finish(case: Case, rollout: RolloutCase, see: Recorder) -> None:
             "more attempts failed than faults struck",
             expected="an answer",
             found=f"statuses {[*turn.failed, turn.status]}",
-            detail=f"step {question(rollout, turn)}",
+            detail=f"step {rollout.question(turn)}",
         )
 
 

@@ -1,6 +1,7 @@
 """Selection: which paths of the tree become samples."""
 
 from itertools import pairwise
+from math import inf
 
 from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.rule import RolloutCase
@@ -63,21 +64,18 @@ def compaction_kept(case: Case, rollout: RolloutCase, see: Recorder) -> None:
     source="miles drop_retries: longest path first, then latest commit",
 )
 def order_stable(case: Case, rollout: RolloutCase, see: Recorder) -> None:
-    """Samples come longest path first; of equally long ones, that of the later step first."""
+    """Samples come longest path first; of equally long ones, that of the later step first.
+
+    What ran at the same time may come in any order. What was asked several times, and which time's reply was lost
+    nobody can say, has its place between the first and the last of them.
+    """
     if case.scenario.max_seq_len is not None or case.scenario.hooks.picker != "default":
         return  # a cut sample does not show the length of its path; and a picker's order is its own
-    order = {node.generation.id: number for number, node in enumerate(rollout.lineage.nodes)}
-    parallel = set(step_keys(case.scenario.plan.steps, "parallel"))
-    places = []
-    for number, _, found in trained(rollout):
-        last = found.generations[-1].id
-        node = rollout.lineage.by_id[last]
-        together = not node.told or node.step in parallel or EXTRA in node.step  # when each was done, no plan says
-        places.append((number, len(found.spans), None if together else order[last]))
+    when = _when(case, rollout)
+    places = [(number, len(found.spans), when[found.generations[-1].id]) for number, _, found in trained(rollout)]
     for (_, length, place), (number, next_length, next_place) in pairwise(places):
-        tied = length == next_length
         see.that(
-            length > next_length or (tied and (None in (place, next_place) or _later(place, next_place))),
+            length > next_length or (length == next_length and place[1] >= next_place[0]),
             "samples are not ordered by path length, then latest step",
             expected=f"a path of at most {length} turns, committed earlier if equally long",
             found=f"{next_length} turns",
@@ -113,8 +111,22 @@ def hooks_contained(case: Case, rollout: RolloutCase, see: Recorder) -> None:
             see.equal(marks, [True] * len(chosen), "what the post-processor wrote is not on each sample")
 
 
-def _later(one: int | None, other: int | None) -> bool:
-    return one is not None and other is not None and one > other
+def _when(case: Case, rollout: RolloutCase) -> dict[str, tuple[float, float]]:
+    """Generation id to the first and the last place in the plan at which it may have been committed."""
+    order = {turn.step: place for place, turn in enumerate(rollout.turns)}
+    parallel = set(step_keys(case.scenario.plan.steps, "parallel"))
+    times: dict[str, list[int]] = {}
+    for turn in rollout.turns:
+        times.setdefault(rollout.question(turn), []).append(order[turn.step])
+    found: dict[str, tuple[float, float]] = {}
+    for node in rollout.lineage.nodes:
+        step = node.step.partition("^")[0]
+        asked = [order[step]] if node.told else times[rollout.question(node.turn)]
+        together = (
+            step in parallel or EXTRA in step or (not node.told and any(f"{step}{EXTRA}" in each for each in order))
+        )
+        found[node.generation.id] = (-inf, inf) if together else (min(asked), max(asked))
+    return found
 
 
 def _present(rollout: RolloutCase) -> dict[str, int]:

@@ -35,6 +35,8 @@ class Conversation:
     """The latest one of this conversation's own."""
     omitted: frozenset[str] = frozenset()
     """Fields that its requests do not carry, though the plan has them."""
+    left: list[tuple[list[Message], list[tuple[str, int]]]] = field(default_factory=list)
+    """Histories that were rewritten, with the replies in them that this one does not go on from."""
 
     @property
     def parent(self) -> str | None:
@@ -53,13 +55,19 @@ class Conversation:
         self.replies.append((step, len(self.messages)))
 
     def rewrite(self, messages: Sequence[Message], omitted: frozenset[str] = frozenset()) -> None:
-        """Puts other messages in the place of all: what stands behind the first that differs continues no reply.
-        A request that carries less than those before continues none either."""
-        pairs = enumerate(zip(self.messages, messages, strict=False))
-        kept = next((n for n, (old, put) in pairs if old != put), min(len(self.messages), len(messages)))
+        """Puts other messages in the place of all: what stands behind the first that differs continues no reply, unless
+        a history that was left before begins in the same way.
+        A request that carries less than those before continues none either, nor does what comes after it."""
+        if omitted - self.omitted:
+            self.replies, self.left = [], []
+        self.left.append((self.messages, self.replies))
         self.messages = list(messages)
-        self.replies = [] if omitted - self.omitted else [(s, n) for s, n in self.replies if n <= kept]
         self.omitted |= omitted
+        found: dict[int, str] = {}
+        for history, replies in self.left:
+            kept = _shared(history, messages)
+            found |= {end: step for step, end in replies if end <= kept}
+        self.replies = [(found[end], end) for end in sorted(found)]
 
     def withdraw(self) -> None:
         """Takes the latest reply back, so that another can stand in its place."""
@@ -70,7 +78,9 @@ class Conversation:
         """A conversation with this one's history up to and with the reply to `at` (default: the latest)."""
         count = len(self.replies) if at is None else [step for step, _ in self.replies].index(at) + 1
         end = self.replies[count - 1][1]
-        return Conversation(self.messages[:end], self.replies[:count], opens="subagent", omitted=self.omitted)
+        return Conversation(
+            self.messages[:end], self.replies[:count], opens="subagent", omitted=self.omitted, left=[*self.left]
+        )
 
     def cut(self, tail: int) -> None:
         """Keeps the system message and the last `tail` messages, less tool messages at their front."""
@@ -79,3 +89,9 @@ class Conversation:
         while kept and kept[0]["role"] == "tool":
             del kept[0]
         self.messages, self.replies = system + kept, []
+
+
+def _shared(left: Sequence[Message], right: Sequence[Message]) -> int:
+    """How many messages both begin with."""
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((n for n, (one, other) in pairs if one != other), min(len(left), len(right)))

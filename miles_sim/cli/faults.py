@@ -91,6 +91,8 @@ def kind_document(kind: "Kind") -> dict[str, Any]:
         "reason": kind.reason,
         "counters": sorted(kind.counters),
         "radius": kind.radius,
+        "copies": kind.copies,
+        "takes_all": kind.takes_all,
         "scenario": kind.scenario,
         "params": kind.params.model_json_schema().get("properties", {}),
     }
@@ -116,7 +118,9 @@ def _row(kind: dict[str, Any]) -> list[str]:
 
 
 def _whole(kind: dict[str, Any]) -> list[list[str]]:
-    told = {name: value for name, value in kind.items() if name != "params" and value not in (None, [], {})}
+    told = {
+        name: value for name, value in kind.items() if name != "params" and value and (name, value) != ("copies", 1)
+    }
     rows = [[name, value if isinstance(value, str) else _words(value)] for name, value in told.items()]
     for name, schema in kind["params"].items():
         rows.append(["param", f"{name}: {schema.get('description', '')} (default {schema.get('default')!r})"])
@@ -126,6 +130,8 @@ def _whole(kind: dict[str, Any]) -> list[list[str]]:
 def _words(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name}: {each}" for name, each in value.items())
+    if isinstance(value, int):
+        return "yes" if value is True else str(value)
     return ", ".join(map(str, value))
 
 

@@ -43,6 +43,11 @@ class Kind:
     """A scenario of the library that shows it."""
     under: Mapping[str, Verdict]
     """Session version to the verdict where it is another one."""
+    copies: int
+    """How often the request that it strikes is delivered, one after the other or at once; who asked is given the last
+    answer. What else strikes there on its way further down may so strike a copy whose answer nobody waits for."""
+    takes_all: bool
+    """All that the rollout made may be lost with it, which is then told. False: what stands recorded is kept."""
     at: str | None
     """The one place it concerns: `open`, `collect`, `delete` on the driver's edge, `return` on the agent's. None: any,
     on the agent's edge every step that asks."""
@@ -60,6 +65,8 @@ class Kind:
 
 
 _KINDS: dict[str, Kind] = {}
+_COPIED = frozenset({"session", "driver"})
+"""Edges on which a request may be delivered more than once."""
 
 
 def kind(
@@ -74,6 +81,8 @@ def kind(
     radius: Literal["rollout", "engine"] = "rollout",
     scenario: str | None = None,
     under: Mapping[str, Verdict] | None = None,
+    copies: int = 1,
+    takes_all: bool = False,
     at: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter an effect into the catalogue; its docstring is the statement. `scenario`: default `fault-{name}`."""
@@ -82,6 +91,10 @@ def kind(
         statement = " ".join((inspect.getdoc(effect) or "").split())
         if not statement:
             raise ValueError(f"kind {name!r}: the effect has no docstring, which is its statement")
+        if copies < 1 or (copies > 1 and edge not in _COPIED):
+            raise ValueError(f"kind {name!r}: copies: {copies} is not 1, or more on {' or '.join(sorted(_COPIED))}")
+        if takes_all and verdict == "tolerate":
+            raise ValueError(f"kind {name!r}: takes_all: what must be tolerated takes nothing")
         if name in _KINDS:
             raise ValueError(f"kind {name!r}: stands twice")
         _KINDS[name] = Kind(
@@ -96,6 +109,8 @@ def kind(
             radius=radius,
             scenario=scenario or f"fault-{name}",
             under=dict(under or {}),
+            copies=copies,
+            takes_all=takes_all,
             at=at,
             effect=effect,
         )

@@ -1,7 +1,7 @@
 """The tree of a rollout as the agent knows it: which generation continues which, and what it asked again."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from miles_sim.ledger import Fired, Generation, Turn
@@ -81,34 +81,89 @@ class Lineage:
 
 
 def lineage(
-    turns: Iterable[Turn],
+    turns: Sequence[Turn],
     generations: Iterable[Generation],
     picker: str = "default",
-    untold: Iterable[Node] = (),
+    lost: Iterable[Fired] = (),
+    present: Container[str] = frozenset(),
 ) -> Lineage:
-    """The tree of the requests that were answered, and `untold` ones. `picker`: as `Lineage` has it."""
+    """The tree of the requests that were answered. `picker`: as `Lineage` has it.
+
+    Of the generations whose reply was `lost` on its way to the agent, those that are `present` in samples stand beside
+    their step's own: a session server has recorded them.
+    """
     by_id = {generation.id: generation for generation in generations}
     answered = [turn for turn in turns if turn.response_id in by_id]
-    superseded = {turn.retry_of for turn in answered}
+    again = {turn.retry_of for turn in answered}
     told = [
-        Node(turn, by_id[turn.response_id], turn.question in superseded)
-        for turn in answered
-        if turn.response_id is not None
+        Node(turn, by_id[turn.response_id], turn.question in again) for turn in answered if turn.response_id is not None
     ]
-    return Lineage((*told, *untold), picker)
+    untold = [
+        Node(turn, by_id[turn.response_id], superseded=False, told=False)
+        for turn in _untold(turns, lost)
+        if turn.response_id in by_id and turn.response_id in present
+    ]
+    if not untold:
+        return Lineage(tuple(told), picker)
+    order = _Order(turns)
+    return Lineage(
+        (
+            *(replace(a, superseded=a.superseded or any(order.again(a, b) for b in untold)) for a in told),
+            *(replace(a, superseded=any(order.again(a, b) for b in (*told, *untold))) for a in untold),
+        ),
+        picker,
+    )
 
 
-def untold(turns: Sequence[Turn], lost: Iterable[Fired], present: Mapping[str, Generation]) -> Iterator[Node]:
-    """A node for each generation in `present` whose reply was lost on its way to the agent.
-
-    It stands beside its step's own, and was asked again if the agent got another reply to that step.
-    """
+def _untold(turns: Sequence[Turn], lost: Iterable[Fired]) -> Iterator[Turn]:
+    """A turn for each generation whose reply was lost: as if its step had been answered with it."""
     told = {turn.response_id for turn in turns}
+    by_step = {turn.step: turn for turn in turns}
     for fired in lost:
-        asked = next((turn for turn in turns if turn.step == fired.step), None)
+        turn = by_step.get(fired.step)
         for number, name in enumerate(fired.lost, start=1):
-            if asked is None or name in told or name not in present:
-                continue
-            again = any(turn.response_id is not None and fired.step in (turn.step, turn.retry_of) for turn in turns)
-            turn = asked.model_copy(update={"step": f"{fired.step}^{fired.attempt}.{number}", "response_id": name})
-            yield Node(turn, present[name], superseded=again, told=False)
+            if turn is not None and name not in told:
+                step = f"{fired.step}^{fired.attempt}.{number}"
+                yield turn.model_copy(update={"step": step, "response_id": name})
+
+
+class _Order:
+    """Which of two replies came of a request that asked the other's again, where one of them was lost.
+
+    Who lost it cannot say which of its requests it answered; the engine's own count of attempts can. Where a step asked
+    several things (`~`) and lost one, another prompt is another question; and of two that ask the same at the
+    same time, neither asks the other again.
+    """
+
+    def __init__(self, turns: Sequence[Turn]) -> None:
+        self._questions = questions(turns)
+        self._lost_kinds: dict[str, set[str]] = {}
+        for turn in turns:
+            if "~" in turn.step and turn.response_id is None:
+                self._lost_kinds.setdefault(self._questions[turn.step], set()).add(turn.kind)
+
+    def again(self, one: Node, other: Node) -> bool:
+        """`other` is the reply to `one`'s question, asked once more."""
+        question = self._questions[asked(one.turn)]
+        if one is other or question != self._questions[asked(other.turn)]:
+            return False
+        lost = self._lost_kinds.get(question, set())
+        if one.generation.prompt_ids != other.generation.prompt_ids:
+            return other.told and not lost and "~" not in other.step
+        if "extra" in lost and all(node.turn.retry_of is None for node in (one, other)):
+            return False
+        return other.generation.attempt > one.generation.attempt
+
+
+def asked(turn: Turn) -> str:
+    """Key of the turn whose request it is: its own, but for one that `lineage` made up."""
+    return turn.step.partition("^")[0]
+
+
+def questions(turns: Iterable[Turn]) -> dict[str, str]:
+    """Key of each turn to that of the plan's step that asked the same thing first."""
+    found: dict[str, str] = {}
+    for turn in turns:  # what is asked again stands before
+        again = found.get(turn.retry_of) if turn.retry_of is not None else None
+        found[turn.step] = again or turn.step.partition("~")[0]
+    return found

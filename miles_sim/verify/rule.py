@@ -23,7 +23,7 @@ from miles_sim.scenarios.model import RolloutInput, Scenario, SessionVersion
 from miles_sim.targets.observation import Observation, RolloutView, SampleView
 from miles_sim.tokenizer import FAMILIES
 from miles_sim.verify.alignment import Alignment, align
-from miles_sim.verify.lineage import Lineage, lineage, untold
+from miles_sim.verify.lineage import Lineage, asked, lineage, questions
 from miles_sim.verify.tap import Exchange
 
 
@@ -71,12 +71,16 @@ class RolloutCase:
     @cached_property
     def lineage(self) -> Lineage:
         """Which generation continues which."""
-        return lineage(self.turns, self.generations, self.picker, untold(self.turns, self.lost, self._present))
+        present = {g.id for found in self.alignments for g in found.generations} if self.lost else frozenset()
+        return lineage(self.turns, self.generations, self.picker, self.lost, present)
 
     @cached_property
-    def _present(self) -> dict[str, Generation]:
-        """The generations that stand in samples, by id."""
-        return {g.id: g for found in self.alignments for g in found.generations}
+    def _questions(self) -> dict[str, str]:
+        return questions(self.turns)
+
+    def question(self, turn: Turn) -> str:
+        """Key of the step that first asked what this turn asks: where the faults of HTTP edges say they struck."""
+        return self._questions[asked(turn)]
 
     @cached_property
     def kept(self) -> tuple[Generation, ...]:

@@ -62,6 +62,18 @@ async def test_a_history_that_is_rewritten_stays_so_and_continues_what_it_still_
     assert script.turns() == [("1", "say", None), ("2", "say", "1"), ("3", "say", "1"), ("4", "say", "3")]
 
 
+async def test_a_history_that_is_put_back_as_it_was_continues_what_it_continued_before(script: Script) -> None:
+    def swaps_first_two(doing: Doing) -> Deed:
+        return Deed(messages=[doing.messages[0], doing.messages[2], doing.messages[1], *doing.messages[3:]])
+
+    class Twice(Once):
+        def does(self, doing: Doing) -> Deed:
+            return swaps_first_two(doing) if doing.step in ("2", "3") else PLANNED
+
+    await script.play(THREE, hook=Twice("none", PLANNED))
+    assert script.turns() == [("1", "say", None), ("2", "say", None), ("3", "say", "1")]
+
+
 async def test_a_field_that_is_left_out_stays_out_and_opens_a_root(script: Script) -> None:
     plan = {**THREE, "tools": [{"type": "function", "function": {"name": "run"}}]}
     await script.play(plan, hook=Once("2", Deed(omitted=frozenset({"tools"}))))

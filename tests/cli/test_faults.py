@@ -19,6 +19,8 @@ KEYS = {
     "reason",
     "counters",
     "radius",
+    "copies",
+    "takes_all",
     "scenario",
     "params",
 }
@@ -36,6 +38,7 @@ def test_the_list_has_every_kind_with_its_verdict_and_reason() -> None:
     assert all(kind.keys() == KEYS for kind in found)
     assert {kind["verdict"] for kind in found} == {"tolerate", "reject", "degrade"}
     assert all(kind["reason"] and kind["scenario"] for kind in found)
+    assert {kind["name"] for kind in found if kind["copies"] > 1} >= {"session-chat-twice", "consumer-two-collects"}
 
 
 def test_a_layer_is_listed_by_itself() -> None:

@@ -3,7 +3,22 @@
 Each yields wrong data where it can, not a crash: that is what contracts are for.
 """
 
-from . import assembly, batch, counting, drift, engine, faults, identity, outages, plays, replay, session, telling, wire
+from . import (
+    assembly,
+    batch,
+    counting,
+    drift,
+    engine,
+    faults,
+    gaps,
+    identity,
+    outages,
+    plays,
+    replay,
+    session,
+    telling,
+    wire,
+)
 from .defect import DEFECTS, Defect
 
 __all__ = [
@@ -15,6 +30,7 @@ __all__ = [
     "drift",
     "engine",
     "faults",
+    "gaps",
     "identity",
     "outages",
     "plays",

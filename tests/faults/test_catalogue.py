@@ -4,10 +4,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
 from miles_sim.faults.catalogue import UnknownFaultError, kind_named, kinds
+from miles_sim.faults.kind import kind
 from miles_sim.report.fault_page import page
 from miles_sim.scenarios import library
 from miles_sim.scenarios.single import single
@@ -32,6 +35,29 @@ def test_each_kind_has_a_place_in_a_scenario_of_its_own(name: str) -> None:
     scenario = single(kinds()[name])
     assert scenario.faults[0].kind == name
     assert ("direct" in scenario.sessions) == (kinds()[name].edge in ("engine", "model"))
+
+
+@pytest.mark.parametrize("name", sorted(name for name, kind in kinds().items() if kind.edge in ("session", "driver")))
+def test_a_kind_declares_how_often_it_delivers_a_request(name: str) -> None:
+    kind = kinds()[name]
+    strike = kind.effect(kind.params(), Random(0))
+    assert kind.copies == max(1, strike.deliveries)
+
+
+@pytest.mark.parametrize(("edge", "copies"), [("session", 0), ("engine", 2), ("agent", 2)])
+def test_copies_that_no_edge_delivers_are_refused(edge: Any, copies: int) -> None:
+    """A request is delivered as often as somebody on its way makes it."""
+    enter = kind("odd", layer="session", edge=edge, verdict="reject", reason="a test", copies=copies)
+    with pytest.raises(ValueError, match=rf"kind 'odd': copies: {copies} is not 1, or more on driver or session"):
+        enter(test_copies_that_no_edge_delivers_are_refused)
+    assert "odd" not in kinds()
+
+
+def test_what_must_be_tolerated_takes_nothing() -> None:
+    enter = kind("odd", layer="session", edge="session", verdict="tolerate", reason="a test", takes_all=True)
+    with pytest.raises(ValueError, match="kind 'odd': takes_all: what must be tolerated takes nothing"):
+        enter(test_copies_that_no_edge_delivers_are_refused)
+    assert "odd" not in kinds()
 
 
 def test_an_unknown_kind_is_told_with_those_that_are_alike() -> None:

@@ -165,7 +165,15 @@ def _returns(name: str, statement: str, change: Callable[[Any], Any], *, verdict
         return Deed(returns=change)
 
     effect.__doc__ = statement
-    kind(f"agent-returns-{name}", layer="agent", edge="agent", at=RETURN, verdict=verdict, reason=reason)(effect)
+    kind(
+        f"agent-returns-{name}",
+        layer="agent",
+        edge="agent",
+        at=RETURN,
+        verdict=verdict,
+        reason=reason,
+        takes_all=verdict == "reject",
+    )(effect)
 
 
 def _nested(levels: int) -> Any:

@@ -33,37 +33,55 @@ def _hangs_up_after(params: NoParams, random: Random) -> Strike:
     return Strike(leaves="agent")
 
 
-@kind("consumer-cancels-asking", layer="consumer", edge="session", verdict="reject", reason=_ENDED)
+@kind("consumer-cancels-asking", layer="consumer", edge="session", verdict="reject", reason=_ENDED, takes_all=True)
 def _cancels_asking(params: NoParams, random: Random) -> Strike:
     """The rollout's task is cancelled when its agent is about to ask."""
     return Strike(deliveries=0, leaves="rollout")
 
 
-@kind("consumer-cancels-generating", layer="consumer", edge="engine", verdict="reject", reason=_ENDED)
+@kind("consumer-cancels-generating", layer="consumer", edge="engine", verdict="reject", reason=_ENDED, takes_all=True)
 def _cancels_generating(params: NoParams, random: Random) -> Strike:
     """The rollout's task is cancelled while the engine is at work for it."""
     return Strike(leaves="rollout")
 
 
-@kind("consumer-cancels-answered", layer="consumer", edge="session", verdict="reject", reason=_ENDED)
+@kind("consumer-cancels-answered", layer="consumer", edge="session", verdict="reject", reason=_ENDED, takes_all=True)
 def _cancels_answered(params: NoParams, random: Random) -> Strike:
     """The rollout's task is cancelled when a reply is on its way to the agent."""
     return Strike(leaves="rollout")
 
 
-@kind("consumer-cancels-open", layer="consumer", edge="driver", at="open", verdict="reject", reason=_ENDED)
+@kind(
+    "consumer-cancels-open", layer="consumer", edge="driver", at="open", verdict="reject", reason=_ENDED, takes_all=True
+)
 def _cancels_open(params: NoParams, random: Random) -> Strike:
     """The rollout's task is cancelled while its session is opened."""
     return Strike(leaves="rollout")
 
 
-@kind("consumer-cancels-collect", layer="consumer", edge="driver", at="collect", verdict="reject", reason=_ENDED)
+@kind(
+    "consumer-cancels-collect",
+    layer="consumer",
+    edge="driver",
+    at="collect",
+    verdict="reject",
+    reason=_ENDED,
+    takes_all=True,
+)
 def _cancels_collect(params: NoParams, random: Random) -> Strike:
     """The rollout's task is cancelled while its samples are collected."""
     return Strike(leaves="rollout")
 
 
-@kind("consumer-cancels-delete", layer="consumer", edge="driver", at="delete", verdict="reject", reason=_ENDED)
+@kind(
+    "consumer-cancels-delete",
+    layer="consumer",
+    edge="driver",
+    at="delete",
+    verdict="reject",
+    reason=_ENDED,
+    takes_all=True,
+)
 def _cancels_delete(params: NoParams, random: Random) -> Strike:
     """The rollout's task is cancelled while its session is deleted."""
     return Strike(leaves="rollout")
@@ -76,6 +94,7 @@ def _cancels_delete(params: NoParams, random: Random) -> Strike:
     at="collect",
     verdict="tolerate",
     reason="to collect changes nothing, so two at once get the same",
+    copies=2,
 )
 def _two_collects(params: NoParams, random: Random) -> Strike:
     """The samples are collected twice at the same time."""

@@ -125,6 +125,7 @@ def _collect_slow(params: Pieces, random: Random) -> Strike:
     at="collect",
     verdict="tolerate",
     reason="to collect changes nothing: the second answer is the first",
+    copies=2,
 )
 def _collect_twice(params: NoParams, random: Random) -> Strike:
     """A router delivers the collect request twice."""
@@ -167,6 +168,7 @@ def _delete_stalled(params: NoParams, random: Random) -> Strike:
     at="delete",
     verdict="tolerate",
     reason="what is gone cannot be deleted, and nothing else is",
+    copies=2,
 )
 def _delete_twice(params: NoParams, random: Random) -> Strike:
     """A router delivers the delete request twice."""
@@ -179,6 +181,7 @@ def _delete_twice(params: NoParams, random: Random) -> Strike:
     edge="session",
     verdict="reject",
     reason="what the server recorded is lost with it: the agent's and the driver's requests are refused by name",
+    takes_all=True,
 )
 def _forgotten(params: NoParams, random: Random) -> Strike:
     """The session server is restarted, and knows nothing of the session when the agent asks on."""
@@ -236,6 +239,7 @@ def _chat_cut(params: NoParams, random: Random) -> Strike:
     edge="session",
     verdict="tolerate",
     reason="asked twice is asked again: the reply that went to the agent is the later one, and the elder is dropped",
+    copies=2,
 )
 def _chat_twice(params: NoParams, random: Random) -> Strike:
     """A router delivers the agent's request twice, and hands on the second answer."""

@@ -1,6 +1,6 @@
 """The engine's reply to a chat request, checked: either all of it can be trained on, or it is refused by name."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,16 @@ def read_completion(body: bytes, *, prompt_tokens: int) -> Completion:
         output_ids=output_ids,
         log_probs=log_probs,
     )
+
+
+def ids_in(body: bytes) -> Iterator[str]:
+    """The id that a reply has though it was refused, if one can be read."""
+    try:
+        found, _ = read_json(body)
+    except UpstreamResponseError:
+        return
+    if isinstance(found, dict) and isinstance(found.get("id"), str):
+        yield found["id"]
 
 
 def _message(value: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 @dataclass(eq=False)
 class Session:
     """One session. `used_at`: loop time of its latest request's begin or end; `requests`: those under way;
-    `response_ids`: those of all replies that were kept, if only for a while."""
+    `response_ids`: those of all replies that were kept, if only for a while, or refused."""
 
     id: str
     conversation: Conversation

@@ -27,7 +27,7 @@ from miles_sim.rollout.record import Record
 from miles_sim.rollout.session.answer import check_not_elsewhere, completed, json_response, passed_through
 from miles_sim.rollout.session.body import read_body
 from miles_sim.rollout.session.chat import ChatRequest, read_chat, read_object
-from miles_sim.rollout.session.completion import Completion, read_completion
+from miles_sim.rollout.session.completion import Completion, ids_in, read_completion
 from miles_sim.rollout.session.conversation import Commit, Conversation, Position
 from miles_sim.rollout.session.headers import to_engine
 from miles_sim.rollout.session.linear import LinearConversation
@@ -166,7 +166,17 @@ class SessionServer:
             yield session, body
 
     def _recordable(self, session: Session, position: Position, answer: Answer) -> Completion:
-        """The generation in `answer`; UpstreamResponseError where no sample could be made of it."""
+        """The generation in `answer`; UpstreamResponseError where no sample could be made of it.
+
+        Its id is taken all the same: another reply under it came from a cache, whatever became of the first.
+        """
+        try:
+            return self._checked(session, position, answer)
+        except UpstreamResponseError:
+            session.response_ids.update(ids_in(answer.body))
+            raise
+
+    def _checked(self, session: Session, position: Position, answer: Answer) -> Completion:
         completion = read_completion(answer.body, prompt_tokens=len(position.prompt_ids))
         if completion.response_id in session.response_ids:
             raise UpstreamResponseError(

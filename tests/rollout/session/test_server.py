@@ -339,6 +339,21 @@ async def test_an_id_that_was_answered_before_is_refused_and_nothing_is_kept_of_
     assert len((await sessions.show())["records"]) == 2
 
 
+async def test_the_id_of_a_reply_that_was_refused_is_taken_too(opened: Any, user: Any) -> None:
+    sessions = await opened()
+    sessions.engine.change(lambda reply: reply.update(id="of-a-cache", choices=[]))
+    assert (await sessions.chat(user("one"))).status_code == 502
+    sessions.engine.change(lambda reply: reply.update(id="of-a-cache"))
+    refused = await sessions.chat(user("one"))
+    assert refused.status_code == 502
+    assert "id: 'of-a-cache' is that of an earlier reply of this session" in refused.text
+    for spoiled in (b"no JSON", b"[]", b'{"id": 7}'):
+        sessions.engine.answer(Response(spoiled, media_type="application/json"))
+        assert (await sessions.chat(user("one"))).status_code == 502
+    await sessions.say(user("one"))
+    assert len((await sessions.show())["records"]) == 1
+
+
 async def test_a_redirect_is_no_answer_that_a_client_could_follow_round_the_session(opened: Any, user: Any) -> None:
     sessions = await opened()
     sessions.engine.answer(Response(status_code=307, headers={"location": "http://elsewhere/v1/chat/completions"}))
