@@ -18,6 +18,7 @@ from miles_sim.verify.compare import Comparison
 from miles_sim.verify.digest import Digest, History
 from miles_sim.verify.doctor import Diagnosis
 from miles_sim.verify.engine_schemas import profile_schema
+from miles_sim.verify.open_rows import OpenRows
 from miles_sim.verify.payload import SamplesWire
 from miles_sim.verify.report import Report
 from miles_sim.verify.session_routes import SessionRoutes
@@ -31,6 +32,7 @@ MODELS: dict[str, tuple[type[BaseModel], int]] = {
     "history": (History, 1),
     "ledger": (Ledger, 2),
     "observation": (Observation, 2),
+    "open-rows": (OpenRows, 1),
     "report": (Report, 3),
     "samples-wire": (SamplesWire, 1),
     "scenario": (Scenario, 2),
