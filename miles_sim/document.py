@@ -14,7 +14,11 @@ class Document(BaseModel):
     """Unknown keys are refused, values are not coerced across kinds, instances do not change."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        validate_default=True,
+        protected_namespaces=(),  # older pydantic warns of fields like `model_info`
     )
 
 
