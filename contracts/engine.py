@@ -173,6 +173,29 @@ def request_arrives_whole(case: Case, see: Recorder) -> None:
                 )
 
 
+@rule(
+    "engine/prefix-left-reusable",
+    level="structure",
+    reason="Logprobs of a prompt are computed anew from their start on: a start of 0 throws the prefix cache away.",
+    source="miles PR #656; SGLang logprob_start_len: what stands behind it is not taken from the cache",
+)
+def prefix_left_reusable(case: Case, see: Recorder) -> None:
+    """No request for a reply asks for logprobs of its prompt, but for those of its last id."""
+    for generation in case.ledger.generations:
+        exchange = case.exchanges.get(generation.id)
+        if exchange is None:
+            continue
+        start = exchange.request.get("logprob_start_len")
+        least = len(generation.prompt_ids) - 1
+        see.that(
+            start is None or start == -1 or (type(start) is int and start >= least),
+            "a request asks for logprobs of its prompt",
+            expected=f"none, -1 or at least {least}",
+            found=start,
+            detail=f"generation {generation.id}",
+        )
+
+
 def _most_cached(case: Case, generation: Generation) -> int:
     """The last prompt id is always computed anew, since its logits are needed."""
     return max(0, len(generation.prompt_ids) - 1) if case.scenario.engine.prefix_cache else 0

@@ -130,7 +130,8 @@ FIXED = (
     (
         "B70, #656",
         "Ids are looked up by text; prompt logprobs defeat the cache",
-        "sampled-text-is-tokenised-again prompts-are-counted-without-the-cache",
+        "sampled-text-is-tokenised-again prompts-are-counted-without-the-cache "
+        "logprobs-are-asked-for-from-the-first-id-on",
     ),
     ("B72, #623", "Metrics vanish from the logs", "counters-are-in-no-log"),
     ("B75, #485", "Collecting deletes the session", "collecting-ends-a-session sessions-are-not-deleted"),

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from miles_sim.rollout import generate, train_data
+from miles_sim.rollout import generate, metrics_time, train_data
+from miles_sim.rollout.direct import generate as direct
 from miles_sim.rollout.sample import Sample
 from miles_sim.rollout.session import server
 from miles_sim.rollout.session.chat import ChatRequest
@@ -74,3 +75,29 @@ def columns_are_the_first_rows(m: pytest.MonkeyPatch) -> None:
             optional(data, name, samples, *rest)
 
     m.setattr(train_data, "_optional", gated)
+
+
+@defect("throughput-leaves/v2", "metrics/throughput-true")
+def observations_are_counted_as_trained(m: pytest.MonkeyPatch) -> None:
+    """The figure of trainable ids a second is taken of response lengths, tool results and shared turns included."""
+    whole = reference_batch.throughput
+
+    def flattered(samples: Sequence[Sample], seconds: float, **gpus: Any) -> dict[str, float]:
+        figures = whole(samples, seconds, **gpus)
+        return {**figures, "effective_tokens_per_gpu_per_sec": figures["tokens_per_gpu_per_sec"]}
+
+    m.setattr(reference_batch, "throughput", flattered)
+
+
+@defect("throughput-leaves/v2", "metrics/throughput-true")
+def what_leaves_share_was_generated_twice(m: pytest.MonkeyPatch) -> None:
+    """Sampled ids are added up leaf by leaf."""
+    own = metrics_time.generated
+    m.setattr(metrics_time, "generated", lambda samples: sum(own([sample]) for sample in samples))
+
+
+@defect("direct-tools/direct", "engine/prefix-left-reusable")
+def logprobs_are_asked_for_from_the_first_id_on(m: pytest.MonkeyPatch) -> None:
+    """miles before PR #656: each request wants logprobs of its whole prompt, which the engine so computes anew."""
+    body = direct.generate_body
+    m.setattr(direct, "generate_body", lambda *args, **named: {**body(*args, **named), "logprob_start_len": 0})
