@@ -21,6 +21,10 @@ Tried = Callable[[int, int], None]
 """Called with (scenarios played, of how many drawn at most) before each play; shrinking plays count, too."""
 
 
+_FAREWELL = 5.0
+"""Seconds for a play that was stopped to put away what it has opened."""
+
+
 @dataclass(frozen=True)
 class Found:
     """A contract, and the smallest scenario found that violates it."""
@@ -113,6 +117,10 @@ class _Player:
 
     def __exit__(self, *raised: object) -> None:
         try:
+            if left := asyncio.all_tasks(self._loop):  # whoever stops a search does so in the middle of a play
+                for task in left:
+                    task.cancel()
+                self._loop.run_until_complete(asyncio.wait(left, timeout=_FAREWELL))
             self._loop.run_until_complete(self._manager.__aexit__(None, None, None))
         finally:
             self._loop.close()
