@@ -2,20 +2,14 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Any
 
 import httpx
 
-ASGIApp = Callable[
-    [
-        MutableMapping[str, Any],
-        Callable[[], Awaitable[MutableMapping[str, Any]]],
-        Callable[[MutableMapping[str, Any]], Awaitable[None]],
-    ],
-    Awaitable[None],
-]
+from miles_sim.asgi import AppTransport
+from miles_sim.asgi import ASGIApp as ASGIApp
 
 
 class LocalNetwork(httpx.AsyncBaseTransport):
@@ -26,7 +20,7 @@ class LocalNetwork(httpx.AsyncBaseTransport):
     """
 
     def __init__(self) -> None:
-        self._apps: dict[str, httpx.ASGITransport] = {}
+        self._apps: dict[str, AppTransport] = {}
         self._outside: httpx.AsyncHTTPTransport | None = None
         self._front: httpx.AsyncBaseTransport | None = None
         self.cancellers: dict[int, Callable[[], object]] = {}
@@ -36,7 +30,7 @@ class LocalNetwork(httpx.AsyncBaseTransport):
         """Serve `host` by `app`; a host can be mounted once."""
         if host in self._apps:
             raise ValueError(f"host: {host!r} is mounted already")
-        self._apps[host] = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        self._apps[host] = AppTransport(app)
 
     def unmount(self, host: str) -> None:
         del self._apps[host]

@@ -12,10 +12,12 @@ PACKAGE = ROOT / "miles_sim"
 
 GROUND = {
     "__init__",
+    "asgi",
     "document",
     "families",
     "hf_tokenizer",
     "ledger",
+    "plain_http",
     "reply",
     "resources",
     "rows",

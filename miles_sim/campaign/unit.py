@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
 
+from miles_sim.campaign.collector import Collector
 from miles_sim.campaign.draw import drawn
 from miles_sim.campaign.settings import CampaignSettings, chosen_kinds
 from miles_sim.document import Document
@@ -63,6 +64,7 @@ class UnitPlayer:
         self.kinds = chosen_kinds(settings.faults)
         chosen = select(load_pack(CONTRACTS), settings.contracts)
         self.rules: Sequence[Rule] = [rule for rule in chosen if rule.id != FIRED]
+        self._collector = Collector()
 
     def __enter__(self) -> "UnitPlayer":
         self._loop = asyncio.new_event_loop()
@@ -83,6 +85,7 @@ class UnitPlayer:
         here = settings.target == "reference" and settings.python is None and not settings.optimize
         self._shared = self._network if here else None
         self._sessions = [name.removeprefix("session.") for name in info["capabilities"] if name.startswith("session.")]
+        self._collector.begin()
         return self
 
     def __exit__(
@@ -93,6 +96,7 @@ class UnitPlayer:
             self._loop.run_until_complete(self._network.aclose())
         finally:
             self._loop.close()
+            self._collector.end()
 
     def scenario(self, number: int) -> Scenario:
         """The scenario of that number."""
@@ -101,6 +105,12 @@ class UnitPlayer:
 
     def play(self, number: int) -> Unit:
         """What comes of scenario `number`."""
+        try:
+            return self._played(number)
+        finally:
+            self._collector.played()
+
+    def _played(self, number: int) -> Unit:
         scenario = self.scenario(number)
         session = self._session(scenario)
         case, judgements = self.judged(scenario, session)

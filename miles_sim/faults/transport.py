@@ -6,6 +6,7 @@ from typing import Any, NoReturn, Protocol
 
 import httpx
 
+from miles_sim import plain_http
 from miles_sim.faults.injector import THROUGH, Injector, Meeting
 from miles_sim.faults.lives import Lives
 from miles_sim.faults.locate import edge_of
@@ -167,13 +168,9 @@ class FaultTransport(httpx.AsyncBaseTransport):
 
     async def _deliver(self, asked: Asked, request: httpx.Request) -> Answer:
         headers = [(name, value) for name, value in asked.headers if name.lower() != "content-length"]
-        copy = httpx.Request(
-            asked.method,
-            request.url.copy_with(raw_path=asked.path.encode()),
-            headers=headers,
-            content=asked.body,
-            extensions=request.extensions,
-        )
+        path, url = asked.path.encode(), request.url
+        url = url if url.raw_path == path else url.copy_with(raw_path=path)
+        copy = plain_http.request(asked.method, url, headers, asked.body, request.extensions)
         response = await self._inner.handle_async_request(copy)
         try:
             body = await response.aread()
@@ -188,6 +185,8 @@ async def _ended(strike: Strike, answer: Answer | None, request: httpx.Request) 
         await _broken(strike, request, begun=False)
     cut = strike.arriving(len(answer.body))
     headers = [*answer.headers, ("content-length", str(len(answer.body)))]
+    if strike.ending == "whole" and strike.chunk_bytes is None:
+        return plain_http.response(answer.status, headers, answer.body, request)
     return httpx.Response(
         answer.status, headers=headers, stream=_Body(strike, answer.body[:cut], request), request=request
     )

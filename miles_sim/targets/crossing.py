@@ -4,7 +4,11 @@ import base64
 
 import httpx
 
+from miles_sim.plain_http import WholeResponse
 from miles_sim.targets.garble import garbled
+
+_OF_THE_BODY = frozenset({b"content-length", b"content-encoding"})
+"""Headers that tell how a body was sent, not what it holds."""
 
 
 class Crossing(httpx.AsyncBaseTransport):
@@ -23,9 +27,9 @@ class Crossing(httpx.AsyncBaseTransport):
         content = await response.aread()
         await response.aclose()
         self.payload = base64.b64encode(content).decode()
-        headers = [(name, value) for name, value in response.headers.multi_items() if name != "content-length"]
         given = content if self._garble is None else garbled(self._garble, content)
-        return httpx.Response(response.status_code, headers=headers, content=given)
+        headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _OF_THE_BODY]
+        return WholeResponse(response.status_code, [*headers, (b"Content-Length", b"%d" % len(given))], given)
 
     async def aclose(self) -> None:
         """Nothing of its own to close."""

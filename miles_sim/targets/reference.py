@@ -11,6 +11,7 @@ from typing import Any, Literal
 import httpx
 
 import miles_sim
+from miles_sim.plain_http import PlainClient
 from miles_sim.rollout.generate import GenerateInput, GenerateOutput, generate
 from miles_sim.rollout.sample import Sample
 from miles_sim.rollout.selection import POSTPROCESSORS
@@ -149,7 +150,7 @@ class _Rollout:
             sampling_params=job["sampling"][number],
             agent=self._run_agent,
             session_url=url,
-            client=client(self._crossing),
+            client=PlainClient(self._crossing),
         )
 
     async def play(self) -> tuple[dict[str, Any], Any]:
@@ -169,11 +170,6 @@ class _Rollout:
     ) -> dict[str, Any] | None:
         self._agent_ran = True
         return await self._agent(self._number, base_url, request_kwargs, metadata)
-
-
-def client(way: httpx.AsyncBaseTransport) -> httpx.AsyncClient:
-    """A client that speaks plain HTTP: certificates would be read for nothing, at 80 ms a play."""
-    return httpx.AsyncClient(transport=way, timeout=None, trust_env=False, verify=False)
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 
+from miles_sim.plain_http import PlainClient
 from miles_sim.rollout.direct.generate import DirectInput, generate_direct
 from miles_sim.rollout.direct.tools import TaggedJsonParser, Tools
 from miles_sim.rollout.sample import Sample
@@ -34,7 +35,7 @@ async def play_direct(
     parser = job["direct"]["parser"]
     if job["direct"]["tools"] and parser not in PARSERS:
         raise TargetError(f"direct: no parser for tool calls of {parser!r}; there are {sorted(PARSERS)}")
-    client = httpx.AsyncClient(transport=way, timeout=None, trust_env=False, verify=False)
+    client = PlainClient(way)
     endings = [Ending[Sample]() for _ in job["inputs"]]
     cancellers.update((number, ending.cancel) for number, ending in enumerate(endings))
     plays = (_one(job, number, agent, settings, tokenizer, client, ending) for number, ending in enumerate(endings))

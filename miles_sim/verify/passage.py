@@ -8,6 +8,7 @@ from functools import partial
 
 import httpx
 
+from miles_sim.plain_http import PlainClient
 from miles_sim.targets.base import Job
 from miles_sim.transport import LocalNetwork
 from miles_sim.verify.struck import Faults
@@ -44,7 +45,7 @@ async def passage(
     """With `network` all that goes through it may be struck. Else the agent's requests may, and through proxies those
     to the engine and, where the target can be asked for that (`driver`), those of the driver."""
     if network is not None:  # its owner's to close
-        client = httpx.AsyncClient(transport=network, timeout=AGENT_TIMEOUT)
+        client = PlainClient(network, timeout=AGENT_TIMEOUT)
         if faults is None:
             yield Passage(client, engine_url)
             return
@@ -56,7 +57,7 @@ async def passage(
             httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=None), verify=False, trust_env=False)
         )
         if faults is None:
-            yield Passage(httpx.AsyncClient(transport=outside, timeout=AGENT_TIMEOUT), engine_url)
+            yield Passage(PlainClient(outside, timeout=AGENT_TIMEOUT), engine_url)
             return
         yield await _by_proxy(stack, outside, faults, engine_url, driver=driver and faults.strikes("driver"))
 
@@ -67,7 +68,7 @@ async def _by_proxy(
     from miles_sim.faults.proxy import proxied
 
     way = faults.between(outside, engine_url, edges=("session",))
-    client = httpx.AsyncClient(transport=way, timeout=AGENT_TIMEOUT)
+    client = PlainClient(way, timeout=AGENT_TIMEOUT)
     struck = faults.between(outside, engine_url, edges=("engine",))
     engine = await stack.enter_async_context(proxied(engine_url, struck))
     if not driver:

@@ -41,6 +41,7 @@ class Upstream:
     def __init__(self, url: str, *, request_timeout: float, transport: httpx.AsyncBaseTransport | None) -> None:
         self._url = url.rstrip("/")
         self._request_timeout = request_timeout
+        self._patience = httpx.Timeout(request_timeout).as_dict()
         self._owned = transport is None
         # No client around it: a client would carry one session's cookies into the others.
         self._transport = transport or _connections(url)
@@ -77,11 +78,7 @@ class Upstream:
     async def _answer(self, call: Call) -> Answer:
         url = f"{self._url}/{call.path}" + (f"?{call.query}" if call.query else "")
         try:
-            extensions = {"timeout": httpx.Timeout(self._request_timeout).as_dict()}
-            request = httpx.Request(
-                call.method, _parsed(url), content=call.body, headers=call.headers, extensions=extensions
-            )
-            response = await self._transport.handle_async_request(request)
+            response = await self._transport.handle_async_request(self._request(call, _parsed(url)))
             try:
                 body = await response.aread()
             finally:
@@ -91,6 +88,18 @@ class Upstream:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise UpstreamTransportError(f"engine: {type(error).__name__}: {error}") from error
         return Answer(response.status_code, list(response.headers.multi_items()), body)
+
+    def _request(self, call: Call, url: httpx.URL) -> httpx.Request:
+        """Its headers are given, so that httpx need not find out what is known: it would take longer than all else."""
+        headers: list[tuple[str, str]] = [("Host", url.netloc.decode()), *call.headers]
+        if call.body or call.method in ("POST", "PUT", "PATCH"):
+            headers.append(("Content-Length", str(len(call.body))))
+        extensions = {"timeout": self._patience}
+        request = httpx.Request(
+            call.method, url, headers=headers, stream=httpx.ByteStream(call.body), extensions=extensions
+        )
+        request.read()
+        return request
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,53 @@
+"""The collector of cyclic garbage in a campaign: in charge while it lasts, and as it was after."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from miles_sim.campaign.collector import Collector
+
+
+class Ring:
+    """Garbage that only the collector finds."""
+
+    def __init__(self) -> None:
+        self.own = self
+
+
+@pytest.fixture(autouse=True)
+def as_it_was() -> Iterator[None]:
+    threshold = gc.get_threshold()
+    yield
+    assert gc.get_threshold() == threshold
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_a_scenario_leaves_is_gone_when_it_is_over() -> None:
+    collector = Collector()
+    collector.begin()
+    try:
+        for _ in range(5):
+            left = weakref.ref(Ring())
+            collector.played()
+            assert left() is None
+    finally:
+        collector.end()
+
+
+def test_what_stays_is_looked_at_ever_more_rarely() -> None:
+    collector = Collector()
+    collector.begin()
+    try:
+        kept, counts = [], []
+        for _ in range(8):
+            collector.played()
+            counts.append(gc.get_freeze_count())
+            kept.append(Ring())
+        assert [new > old for old, new in pairwise(counts)] == [
+            True, False, True, False, False, False, True,
+        ]  # fmt: skip
+    finally:
+        collector.end()
