@@ -13,7 +13,7 @@ from miles_sim.verify.alignment import Alignment, shared
 from miles_sim.verify.lineage import Node
 from miles_sim.verify.rule import RolloutCase
 
-from ._struck import forgone, unanswered_end
+from ._struck import EXTRA, forgone, unanswered_end
 from ._truth import FINAL, is_cut, mask, trained
 
 
@@ -153,7 +153,8 @@ def observation_masked(case: Case, rollout: RolloutCase, sample: SampleView, see
 def trainable_exactly_once(case: Case, rollout: RolloutCase, see: Recorder) -> None:
     """Each id sampled on a kept path is trainable in exactly one sample, as far as max_seq_len lets it in.
 
-    A stop token that the next turn's template renders itself may be left out.
+    A stop token that the next turn's template renders itself may be left out. Of several things that were asked at one
+    place a linear session holds the last, and what an agent asked beside its plan may be gone.
     """
     if rollout.view.error is not None or forgone(case, rollout):
         return
@@ -162,7 +163,8 @@ def trainable_exactly_once(case: Case, rollout: RolloutCase, see: Recorder) -> N
     for node in rollout.lineage.nodes:
         generation = node.generation
         room = _room(case, generation) if node.step in kept else 0
-        wanted = room - _given_way(rollout, node)
+        beside = case.session == "v1" and EXTRA in node.step
+        wanted = 0 if beside else room - _given_way(rollout, node)
         times = [counts[generation.id, at] for at in range(len(generation.output_ids))]
         wrong = [
             at for at, count in enumerate(times) if (at < wanted and count != 1) or count > 1 or (at >= room and count)

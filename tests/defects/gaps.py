@@ -8,6 +8,7 @@ import pytest
 from miles_sim.rollout import generate, rewards, selection, train_data
 from miles_sim.rollout.sample import Sample, Status
 from miles_sim.rollout.session import completion, server
+from miles_sim.rollout.session.linear import LinearConversation
 from miles_sim.rollout.session.server import SessionServer
 
 from .defect import all_asked_alike, defect
@@ -114,3 +115,18 @@ def an_agent_that_failed_leaves_nothing(m: pytest.MonkeyPatch) -> None:
 
     m.setattr(generate, "_run_agent", noted)
     m.setattr(generate, "_collect", given_up)
+
+
+@defect("fault-question-unread/v1", "tokens/trainable-exactly-once")
+def what_was_asked_beside_the_plan_stays(m: pytest.MonkeyPatch) -> None:
+    """A linear session goes on from what its agent planned, and keeps what it had asked before in that place."""
+    commit = LinearConversation.commit
+
+    def first_in_place(self: LinearConversation, position: Any, *rest: Any, **named: Any) -> Any:
+        before = list(self._commits)
+        made = commit(self, position, *rest, **named)
+        if len(before) == 2 and len(self._commits) == 2:
+            self._commits[:] = before
+        return made
+
+    m.setattr(LinearConversation, "commit", first_in_place)
