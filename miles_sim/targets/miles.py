@@ -17,7 +17,7 @@ from .miles_functions import Rollouts, functions
 from .miles_release import NODE_CAP, Release, find_release
 from .miles_router import settings
 from .miles_serving import http_client, listener, open_sessions, replaced, served
-from .miles_wire import tapped
+from .miles_wire import impatient, tapped
 from .views import rollout_view, sample_view
 
 
@@ -51,6 +51,7 @@ class MilesTarget:
                 await stack.enter_async_context(served(app, at))
             await stack.enter_async_context(http_client(self._release.http_utils, args))
             stack.enter_context(self._node_cap(job))
+            stack.enter_context(impatient())
             payloads = stack.enter_context(tapped(self._release.driver, rollouts, job.get("garble")))
             play = _Play(job, self._release, self._state(args), rollouts, payloads)
             results = await asyncio.gather(*(play.one(number) for number in range(len(job["inputs"]))))

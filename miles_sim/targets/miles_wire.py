@@ -19,8 +19,16 @@ _COLLECT = "post_bytes_no_retry"
 
 def find_wire() -> Any:
     """The driver's module, where samples come to it as bytes; None: it assembles them itself."""
-    driver = importlib.import_module(_DRIVER)
+    driver = _driver()
     return driver if hasattr(driver, _COLLECT) else None
+
+
+@contextmanager
+def impatient() -> Iterator[None]:
+    """The driver waits `PATIENCE` for a session server, where it has a limit at all."""
+    driver = _driver()
+    with replaced(driver, _PATIENCE, PATIENCE) if hasattr(driver, _PATIENCE) else nullcontext():
+        yield
 
 
 @contextmanager
@@ -37,6 +45,15 @@ def tapped(driver: Any, rollouts: Rollouts, garble: str | None) -> Iterator[dict
         payloads[rollouts.number] = payload
         return payload if garble is None else garbled(garble, payload)
 
-    hasty = replaced(driver, _PATIENCE, PATIENCE) if hasattr(driver, _PATIENCE) else nullcontext()
-    with replaced(driver, _COLLECT, tap), hasty:
+    with replaced(driver, _COLLECT, tap):
         yield payloads
+
+
+def _driver() -> Any:
+    """The driver's module; None in states before it had that name."""
+    try:
+        return importlib.import_module(_DRIVER)
+    except ModuleNotFoundError as error:
+        if not _DRIVER.startswith(f"{error.name}."):
+            raise
+        return None

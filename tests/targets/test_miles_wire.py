@@ -5,8 +5,9 @@ import types
 
 import pytest
 
+from miles_sim.targets import miles_wire
 from miles_sim.targets.miles_functions import Rollouts
-from miles_sim.targets.miles_wire import tapped
+from miles_sim.targets.miles_wire import PATIENCE, tapped
 
 
 @pytest.fixture
@@ -49,3 +50,12 @@ async def test_the_driver_is_as_before_afterwards(driver):
 def test_a_driver_that_is_sent_no_bytes_is_left_alone():
     with tapped(None, Rollouts(), None) as payloads:
         assert payloads == {}
+
+
+@pytest.mark.parametrize("limit", [{"_SESSION_REQUEST_TIMEOUT": 120}, {}])
+def test_a_driver_waits_seconds_where_it_waits_minutes(monkeypatch, limit):
+    driver = types.SimpleNamespace(**limit)
+    monkeypatch.setattr(miles_wire.importlib, "import_module", lambda name: driver)
+    with miles_wire.impatient():
+        assert vars(driver) == dict.fromkeys(limit, PATIENCE)
+    assert vars(driver) == limit

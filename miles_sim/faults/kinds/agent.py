@@ -18,6 +18,8 @@ from miles_sim.faults.agent import RETURN, CannotStrike, Deed, Doing, request_of
 from miles_sim.faults.kind import NoParams, Verdict, kind
 
 _KEPT = "what was generated until then is true and paid for: its samples are kept, and say that the agent failed"
+_FOR_THE_RECORD = frozenset({"logprobs", "top_logprobs", "return_meta_info", "return_prompt_token_ids"})
+"""What a driver tells the agent to ask for, and no agent reads."""
 
 
 class Message(Document):
@@ -156,6 +158,19 @@ def _asks_after_delete(params: NoParams, doing: Doing, random: Random) -> Deed:
     """A part of the agent lives on: it asks again when its session has been deleted."""
     request_of(doing)
     return Deed(later="delete")
+
+
+@kind(
+    "agent-drops-logprobs",
+    layer="agent",
+    edge="agent",
+    verdict="tolerate",
+    reason="a client of anyone's asks for none: who records needs them, and asks the engine itself",
+)
+def _drops_logprobs(params: NoParams, doing: Doing, random: Random) -> Deed:
+    """The client asks for no logprobs and no ids from here on, whatever the driver told it to ask for."""
+    request_of(doing)
+    return Deed(omitted=_FOR_THE_RECORD)
 
 
 def _returns(name: str, statement: str, change: Callable[[Any], Any], *, verdict: Verdict, reason: str) -> None:

@@ -105,3 +105,11 @@ def test_a_reward_may_be_no_number() -> None:
     change = strike("agent-returns-nan", Doing(RETURN)).returns
     assert change is not None
     assert math.isnan(change(None)["reward"])
+
+
+def test_logprobs_are_left_out_and_nothing_that_an_agent_reads() -> None:
+    left_out = strike("agent-drops-logprobs").omitted
+    assert {"logprobs", "return_prompt_token_ids"} <= left_out
+    assert not left_out & {"messages", "tools", "seed"}
+    with pytest.raises(CannotStrike):
+        strike("agent-drops-logprobs", Doing(RETURN, (), 0, {}))
