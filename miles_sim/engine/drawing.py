@@ -41,12 +41,12 @@ class Model:
             reply = obeyed(reply, constraint, sampling.tools, seeding.chance(key, "grammar"))
         output_ids, reason, logprobs = self._sample(reply, prompt, sampling, key)
         count, speculative = len(output_ids), self._settings.speculative
-        if logprobs is None:
-            logprobs = sampled_logprobs(prompt.packed, output_ids, seed=self._seed)
         drafts = accepted_drafts(count, speculative, seeding.chance(key, "drafts")) if speculative else None
         return Drawn(
             output_ids=tuple(output_ids),
-            logprobs=tuple(logprobs),
+            logprobs=sampled_logprobs(prompt.packed, output_ids, seed=self._seed)
+            if logprobs is None
+            else tuple(logprobs),
             finish_reason=reason,
             misbehaved=reply.misbehave,
             retract_after=reply.retract_after,
@@ -62,11 +62,11 @@ class Model:
         room = self._settings.context_length - len(prompt) - CONTEXT_MARGIN
         limit = room if sampling.max_new_tokens is None else min(sampling.max_new_tokens, room)
         steering = sampling.steering or NEUTRAL
-        grammar = steering.constraint
+        grammar, finish = steering.constraint, self._profile.finish
         drafted = draft(
             reply,
             self._tokenizer,
-            seeding.chance(key, "text"),
+            seeding.Stream(key, "text"),
             limit=limit,
             prompt_ids=prompt.given,
             silent=grammar is not None and not grammar.thinks,
@@ -83,8 +83,8 @@ class Model:
             stop_ids=frozenset() if steering.endless else stop_ids,
             stop_regex=steering.stop_regex,
             abort_after=reply.abort_after,
-            length_first=self._profile.finish.length_first,
-            stop_string_first=self._profile.finish.stop_string_first,
+            length_first=finish.length_first,
+            stop_string_first=finish.stop_string_first,
         )
         end = ending(drafted, bounds, self._tokenizer)
         return drafted[: end.length], end.reason, None if logprobs is None else logprobs[: end.length]
@@ -92,7 +92,7 @@ class Model:
     def _steered(
         self, drafted: list[int], steering: Steering, stop_ids: frozenset[int], key: bytes, limit: int, state: int
     ) -> tuple[list[int], list[float] | None]:
-        drafted = lengthened(drafted, steering, stop_ids, seeding.chance(key, "more text"), limit=limit)
+        drafted = lengthened(drafted, steering, stop_ids, seeding.Stream(key, "more text"), limit=limit)
         if not steering.logit_bias or steering.constraint is not None:
             return drafted, None
         sampled = biased(

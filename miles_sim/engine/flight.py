@@ -56,7 +56,7 @@ class Drawn(NamedTuple):
     """What the model says to it: a pure function of (seed, asked, attempt)."""
 
     output_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
+    logprobs: Sequence[float]
     finish_reason: Reason
     ends: Sequence[int]
     """Ids that are there after each forward pass: see `ends_of`."""
@@ -98,7 +98,7 @@ class Answered(NamedTuple):
     asked: Asked
     drawn: Drawn
     output_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
+    logprobs: Sequence[float]
     finish_reason: Reason
     cached_tokens: int
     weight_version: str
@@ -130,7 +130,7 @@ class Answered(NamedTuple):
             attempt=asked.attempt,
             prompt_ids=asked.prompt_ids,
             output_ids=self.output_ids,
-            logprobs=self.logprobs,
+            logprobs=tuple(self.logprobs),
             finish_reason=self.finish_reason,
             cached_tokens=self.cached_tokens,
             weight_version=self.weight_version,
@@ -175,7 +175,7 @@ class Step:
         return self.drawn.output_ids[: self.end]
 
     @property
-    def logprobs(self) -> tuple[float, ...]:
+    def logprobs(self) -> Sequence[float]:
         return self.drawn.logprobs[: self.end]
 
     @property
@@ -183,7 +183,7 @@ class Step:
         return self.drawn.output_ids[self.start : self.end]
 
     @property
-    def delta_logprobs(self) -> tuple[float, ...]:
+    def delta_logprobs(self) -> Sequence[float]:
         return self.drawn.logprobs[self.start : self.end]
 
 

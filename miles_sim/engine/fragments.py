@@ -4,10 +4,12 @@ An answer has some hundred ids, each twice: as Python objects they would cost mo
 """
 
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import Any
 
 import orjson
+
+from miles_sim.engine.logprobs import Logprobs
+from miles_sim.engine.packed import picked
 
 _NONE = b"[]"
 _LAST = b',"top_logprobs":[]}'
@@ -30,7 +32,7 @@ class Fragments:
         if not ids:
             return _NONE
         ends = self._with_text if texts else self._without_text
-        pieces = _by_turns(logprobs, _picked(ends, ids))
+        pieces = _by_turns(logprobs, picked(ends, ids))
         pieces[0], pieces[-1] = b"[[" + pieces[0], pieces[-1][:-2] + b"]"
         return b"".join(pieces)
 
@@ -39,19 +41,16 @@ class Fragments:
         as `numbers` spells them."""
         if not ids:
             return _NONE
-        pieces = _by_turns(_picked(self._entry, ids), logprobs)
+        pieces = _by_turns(picked(self._entry, ids), logprobs)
         pieces[0], pieces[-1] = b"[" + pieces[0][len(_LAST) + 1 :], pieces[-1] + _LAST + b"]"
         return b"".join(pieces)
 
 
 def numbers(values: Sequence[float]) -> list[bytes]:
     """The JSON of each of one or more."""
+    if isinstance(values, Logprobs):
+        return values.spelled
     return orjson.dumps(values)[1:-1].split(b",")
-
-
-def _picked(pieces: list[bytes], ids: Sequence[int]) -> Sequence[bytes]:
-    """The piece of each id: all in one call, where there are several."""
-    return itemgetter(*ids)(pieces) if len(ids) > 1 else [pieces[token] for token in ids]
 
 
 def _by_turns(first: Sequence[bytes], second: Sequence[bytes]) -> list[bytes]:

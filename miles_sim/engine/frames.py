@@ -41,13 +41,21 @@ class Frame:
     def want(self) -> Want:
         return want_of(self.request)
 
+    @cached_property
+    def adapter(self) -> str | None:
+        return self.request.adapter
+
+    @cached_property
+    def cache_key(self) -> str | None:
+        return self.request.cache_key
+
     def arrived(self, request: ChatRequest) -> tuple[str, ...]:
         """What the request came with; headers may have set more than the body did."""
         same = request.model_fields_set == self.request.model_fields_set
-        return self._arrived if same else arrived(request)
+        return self.fields if same else arrived(request)
 
     @cached_property
-    def _arrived(self) -> tuple[str, ...]:
+    def fields(self) -> tuple[str, ...]:
         return arrived(self.request)
 
 

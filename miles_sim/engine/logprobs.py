@@ -2,12 +2,17 @@
 
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, overload
 from zlib import crc32
 
 import numpy as np
+import orjson
 
-from miles_sim.engine.packed import WIDTH, pack
+from miles_sim.engine.packed import WIDTH, pack, picked
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _STEP = math.log(0.4)
 _FIRST = math.log(0.6)
@@ -74,18 +79,45 @@ def _chain(ids: Sequence[int], packed: bytes, seed: int) -> list[int]:
     """The draw of the place behind each of `ids`, `packed` standing before them. Ids of a vocabulary have their bytes
     at hand: this is done for every reply."""
     state = first = state_after(packed, seed)
-    known = _BYTES
     try:
-        return [state := crc32(known[token], state) for token in ids]
+        return [state := crc32(token, state) for token in picked(_BYTES, ids)]
     except IndexError:
         return [first := next_state(first, token) for token in ids]
 
 
-def sampled_logprobs(packed: bytes, ids: Sequence[int], *, seed: int) -> list[float]:
+class Logprobs(Sequence[float]):
+    """Of sampled ids: numbers of eight bytes, made objects when somebody reads them, and spelled without them."""
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self, numbers: "npt.NDArray[np.float64]") -> None:
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, place: int) -> float: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[float, ...]: ...
+    def __getitem__(self, place: int | slice) -> float | tuple[float, ...]:
+        found = self._numbers[place]
+        return tuple(found.tolist()) if isinstance(place, slice) else float(found)
+
+    def __iter__(self) -> Iterator[float]:
+        return iter(self[:])
+
+    @property
+    def spelled(self) -> list[bytes]:
+        """JSON of each of one or more."""
+        return orjson.dumps(self._numbers, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
+
+
+def sampled_logprobs(packed: bytes, ids: Sequence[int], *, seed: int) -> Logprobs:
     """Of output ids behind a packed prompt. What stands before an id and the id itself say it all, so that a request
     which has both in its prompt is told the same number."""
     states = np.frombuffer(array("I", _chain(ids, packed, seed)), dtype=np.uint32)
-    return ((states % _DRAWS + 1) / -1e6).tolist()  # type: ignore[no-any-return]
+    return Logprobs((states % _DRAWS + 1) / -1e6)
 
 
 def prompt_logprobs(ids: Sequence[int], *, start: int, seed: int) -> list[float | None]:

@@ -4,8 +4,11 @@ import struct
 import sys
 from array import array
 from collections.abc import Sequence
+from operator import itemgetter
+from typing import TypeVar
 
 WIDTH = 4
+T = TypeVar("T")
 _FITS = sys.byteorder == "little" and array("I").itemsize == WIDTH
 """An array of the machine's own has the very bytes, and is packed thrice as fast."""
 
@@ -15,6 +18,11 @@ def pack(ids: Sequence[int]) -> bytes:
     if not _FITS:
         return struct.pack(f"<{len(ids)}I", *ids)
     return (ids if isinstance(ids, array) else array("I", ids)).tobytes()
+
+
+def picked(table: Sequence[T], ids: Sequence[int]) -> Sequence[T]:
+    """The entry of each id: all in one call, where there are several."""
+    return itemgetter(*ids)(table) if len(ids) > 1 else [table[token] for token in ids]
 
 
 def shared_ids(ids: bytes, start: int, edge: bytes) -> int:

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from random import Random
 
 import numpy as np
 
 from miles_sim.engine.formats import FORMATS
 from miles_sim.engine.misbehaviour import Parts, misbehaved
-from miles_sim.engine.seeding import words
+from miles_sim.engine.seeding import Chances, words
 from miles_sim.engine.steering import Steering
 from miles_sim.reply import Reply, ReplyRule
 from miles_sim.tokenizer import FIRST_PIECE, FIRST_SPACED_PIECE, ByteTokenizer
@@ -39,7 +38,7 @@ def reply_for(
 def draft(
     reply: Reply,
     tokenizer: ByteTokenizer,
-    random: Random,
+    random: Chances,
     *,
     limit: int,
     prompt_ids: Sequence[int] = (),
@@ -52,6 +51,11 @@ def draft(
     even an empty thought stands before. `tight`: no white space behind it.
     """
     family = tokenizer.family
+    plain = reply.reasoning in (0, "") and reply.misbehave is None and not reply.tool_calls
+    if plain and family.reasoning_format is None:
+        ids = _text(reply.tokens if reply.text is None else reply.text, tokenizer, random, limit)
+        ids.append(tokenizer.text_stop_id)
+        return ids
     thought = _text(reply.reasoning, tokenizer, random, limit)
     content = _text(reply.tokens if reply.text is None else reply.text, tokenizer, random, limit)
     parts = Parts(thought=thought, content=content, calls=reply.tool_calls, silent=silent, tight=tight)
@@ -79,7 +83,7 @@ def _echoed(prompt_ids: Sequence[int], tokenizer: ByteTokenizer) -> list[int]:
     return [id for id in prompt_ids if id not in special][-ECHOED:]
 
 
-def _text(said: int | str, tokenizer: ByteTokenizer, random: Random, limit: int) -> list[int]:
+def _text(said: int | str, tokenizer: ByteTokenizer, random: Chances, limit: int) -> list[int]:
     return tokenizer.encode(said) if isinstance(said, str) else seeded_text(random, said, limit=limit)
 
 
@@ -107,7 +111,7 @@ def _calls_before(prompt_ids: Sequence[int], tokenizer: ByteTokenizer) -> int:
     return 0 if mark is None else prompt_ids.count(mark)
 
 
-def seeded_text(random: Random, count: int, *, limit: int | None = None) -> list[int]:
+def seeded_text(random: Chances, count: int, *, limit: int | None = None) -> list[int]:
     """`count` ids of words, a bare piece first, with some punctuation and a rare character of several bytes.
 
     It neither begins nor ends with white space. With `limit` it stops there (or within a character just after),
@@ -139,7 +143,7 @@ def seeded_text(random: Random, count: int, *, limit: int | None = None) -> list
 
 
 def lengthened(
-    ids: list[int], steering: Steering, stop_ids: frozenset[int], random: Random, *, limit: int
+    ids: list[int], steering: Steering, stop_ids: frozenset[int], random: Chances, *, limit: int
 ) -> list[int]:
     """The draft with more text before a stop token that would come too soon, and after one that ends nothing. A
     grammar says itself where it ends."""
@@ -154,7 +158,7 @@ def lengthened(
     return ids
 
 
-def _more_text(random: Random, count: int) -> list[int]:
+def _more_text(random: Chances, count: int) -> list[int]:
     """`count` ids of text that goes on after other text."""
     ids = seeded_text(random, count)
     if ids:

@@ -256,17 +256,17 @@ class Scheduler:
 
     def _run_through(self, flight: Flight) -> None:
         """All of it, in no time; the figures say how long it would have taken."""
-        prefill = self._latency.prefill(self._uncached(flight))
-        flight.first_token = took = prefill
-        if (updated_at := flight.drawn.updated_at) is not None:
+        drawn = flight.drawn
+        flight.first_token = took = self._latency.prefill(self._uncached(flight))
+        if drawn.update is not None and (updated_at := drawn.updated_at) is not None:
             flight.steps = updated_at
             flight.versions.append((self.weight_version, flight.length))
             self._update(flight)
-        if (retracted_at := flight.drawn.retracted_at) is not None:
+        if drawn.retract_after is not None and (retracted_at := drawn.retracted_at) is not None:
             flight.steps, flight.retractions = retracted_at, 1
             took += self._latency.prefill(self._uncached(flight))
-        flight.steps = len(flight.drawn.ends)
-        self._finish(flight, flight.drawn.finish_reason, at=took + self._latency.decode(flight.steps - 1))
+        flight.steps = len(drawn.ends)
+        self._finish(flight, drawn.finish_reason, at=took + self._latency.decode(flight.steps - 1))
 
     def _move_at(self, when: int, flight: Flight) -> None:
         self._tickets += 1
@@ -336,7 +336,8 @@ class Scheduler:
             self._cache.add(prompt.given, answered.output_ids, space=asked.space, packed=prompt.packed)
         self._finished(flight, answered)
         flight.moved()
-        self._admit()
+        if self.waiting:
+            self._admit()
         if self._watchers and self.idle:
             self._tell()
 

@@ -1,8 +1,9 @@
 """Names and chance: pure functions of what was asked, the same in every process and on every machine."""
 
-from hashlib import blake2b
+import _random
+from hashlib import blake2b, sha512
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -17,10 +18,13 @@ def asked_key(prompt: bytes, last_text: str, sampling: Sampling, lora: str | Non
 
     `prompt`: its ids, packed.
     """
-    parts = [prompt, last_text.encode(errors="surrogatepass"), sampling.key]
+    parts = [last_text.encode(errors="surrogatepass"), sampling.key]
     if lora is not None:
         parts.append(lora.encode(errors="surrogatepass"))
-    return blake2b(b"".join([len(part).to_bytes(8, "little") + part for part in parts]), digest_size=16).digest()
+    asked = blake2b(len(prompt).to_bytes(8, "little"), digest_size=16)
+    asked.update(prompt)
+    asked.update(b"".join([len(part).to_bytes(8, "little") + part for part in parts]))
+    return asked.digest()
 
 
 def reply_key(seed: int, asked: bytes, attempt: int) -> bytes:
@@ -38,11 +42,29 @@ def chance(key: bytes, purpose: str) -> Random:
     return Random(blake2b(key + purpose.encode(), digest_size=16).digest())
 
 
+class Stream:
+    """The bytes of `chance(key, purpose)` without all else that a generator can, which takes longer to set up."""
+
+    def __init__(self, key: bytes, purpose: str) -> None:
+        seed = blake2b(key + purpose.encode(), digest_size=16).digest()
+        # As `Random.seed` makes a number of bytes; `Random` itself would be seeded twice.
+        self._bits = _random.Random(int.from_bytes(seed + sha512(seed).digest(), "big")).getrandbits
+
+    def randbytes(self, n: int, /) -> bytes:
+        return self._bits(8 * n).to_bytes(n, "little")
+
+
+class Chances(Protocol):
+    """Where random bytes come from."""
+
+    def randbytes(self, n: int, /) -> bytes: ...
+
+
 def name(key: bytes, purpose: str, length: int) -> str:
     """`length` hexadecimal characters, at most 64."""
     return blake2b(key + purpose.encode(), digest_size=32).hexdigest()[:length]
 
 
-def words(random: Random, count: int) -> "npt.NDArray[np.uint32]":
+def words(random: Chances, count: int) -> "npt.NDArray[np.uint32]":
     """`count` numbers of 32 bits; fewer are a prefix of more."""
     return np.frombuffer(random.randbytes(4 * count), dtype="<u4")

@@ -83,7 +83,7 @@ class Serving:
         shape = self.wire.profile.chat
         found = self._frames.find(json_body(body, content_type=content_type))
         document, _, frame = found
-        if frame is not None and frame.templates is not None and not (headers and _FRAMING & headers.keys()):
+        if frame is not None and frame.templates is not None and _FRAMING.isdisjoint(headers or ()):
             prompt = plain_prompt(document)
             if prompt is not None:
                 return await self._plain_chat(frame, frame.templates, prompt, gone)
@@ -137,13 +137,14 @@ class Serving:
 
     async def _plain_chat(self, frame: Frame, templates: Templates, prompt: Prompt, gone: "Gone | None") -> bytes:
         """The same for a request like one that was answered before; what hangs on its frame alone was checked then."""
-        request, sampling = frame.request, frame.sampling
-        lora = self._engine.adapters.resolve(request.adapter)
-        self._admission.check_ids(prompt, sampling)
-        flight = self._submit(
-            "chat", prompt, sampling, frame.want, None, lora, frame.arrived(request), request.cache_key
+        lora = self._engine.adapters.resolve(frame.adapter)
+        self._admission.check_ids(prompt, frame.sampling)
+        flight = self._engine.submit(
+            prompt, frame.sampling, endpoint="chat", lora=lora, extra_key=frame.cache_key, fields=frame.fields
         )
-        (answered,) = await self._chat_answers([flight], gone, n=1)
+        answered = flight.answered
+        if answered is None or answered.finish_reason["type"] == "abort":
+            (answered,) = await self._chat_answers([flight], gone, n=1)
         return templates.answer(answered)
 
     async def _chat_answers(self, flights: Sequence[Flight], gone: "Gone | None", *, n: int) -> list[Answered]:

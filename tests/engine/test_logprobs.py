@@ -1,10 +1,12 @@
 """At every place there is one distribution: it sums to one, and hangs on what stands before."""
 
+import json
 import math
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from miles_sim.engine.fragments import numbers
 from miles_sim.engine.logprobs import Place, place_draws, prompt_logprobs, sampled_logprobs
 from miles_sim.engine.packed import pack
 
@@ -52,7 +54,7 @@ def test_the_first_prompt_id_has_no_logprob(ids: list[int]) -> None:
 @given(st.lists(st.integers(0, 9_999), min_size=1, max_size=30), st.data())
 def test_a_sampled_id_is_told_the_same_where_it_stands_in_a_prompt(ids: list[int], data: st.DataObject) -> None:
     place = data.draw(st.integers(1, len(ids)))
-    sampled = sampled_logprobs(pack(ids[:place]), ids[place:], seed=3)
+    sampled = [*sampled_logprobs(pack(ids[:place]), ids[place:], seed=3)]
     assert sampled == prompt_logprobs(ids, start=place, seed=3)
     assert sampled == prompt_logprobs(ids, start=0, seed=3)[place:]
     assert all(-3 <= logprob < 0 for logprob in sampled)
@@ -63,3 +65,17 @@ def test_neighbours_and_other_contexts_are_told_apart() -> None:
     once, again = (sampled_logprobs(pack([1, 2, n]), ids, seed=3) for n in (3, 4))
     assert len(set(once)) > 390
     assert sum(a == b for a, b in zip(once, again, strict=True)) < 3
+
+
+@given(st.lists(st.integers(0, 999), min_size=1, max_size=30), st.data())
+def test_sampled_logprobs_are_read_as_a_tuple_is_and_spelled_as_json_spells_them(
+    ids: list[int], data: st.DataObject
+) -> None:
+    told = sampled_logprobs(b"", ids, seed=5)
+    whole = tuple(told)
+    start, end = data.draw(st.integers(0, len(ids))), data.draw(st.integers(0, len(ids)))
+    assert len(told) == len(whole) == len(ids)
+    assert told[start:end] == whole[start:end]
+    assert told[-1] == whole[-1]
+    assert {type(value) for value in (*whole, told[0])} == {float}
+    assert numbers(told) == numbers(whole) == [json.dumps(value).encode().replace(b"e-0", b"e-") for value in whole]
