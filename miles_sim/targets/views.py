@@ -9,7 +9,13 @@ from .base import SAMPLE_FIELDS
 from .plain import plain, scrubbed, shared_objects
 from .worker import error_document
 
-_SPEC_FIELDS = ("spec_accept_token_num", "spec_draft_token_num", "spec_verify_ct", "completion_token_num")
+_SPEC_FIELDS = {
+    "spec_accept_token_num": "spec_num_correct_drafts",
+    "spec_draft_token_num": "spec_num_proposed_drafts",
+    "spec_verify_ct": "spec_verify_ct",
+    "completion_token_num": "completion_tokens",
+}
+"""A counter to its other name: miles' PR 2598 calls them as the engine does."""
 _CACHE_FIELDS = ("cached_tokens", "total_prompt_tokens")
 _ENTRIES: dict[str, Any] = {
     "tokens": (int,),
@@ -58,8 +64,8 @@ def _timeless(value: Any) -> Any:
 
 
 def _counters(spec: Any) -> dict[str, Any]:
-    """The four counters, and the ratios as the target itself states them, under either spelling."""
-    counters = {name: getattr(spec, name) for name in _SPEC_FIELDS}
+    """The four counters, and the ratios as the target itself states them, each under either spelling."""
+    counters = {name: getattr(spec, name if hasattr(spec, name) else other) for name, other in _SPEC_FIELDS.items()}
     for ratio in ("accept_rate", "accept_length"):
         counters[ratio] = getattr(spec, f"spec_{ratio}", None) if not hasattr(spec, ratio) else getattr(spec, ratio)
     return counters

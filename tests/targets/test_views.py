@@ -46,6 +46,14 @@ def test_an_unavailable_ratio_stays_unavailable():
     assert sample_view(Sample())["spec_info"]["accept_rate"] is None
 
 
+def test_counters_are_found_under_the_engines_names_too():
+    engines = SimpleNamespace(
+        spec_num_correct_drafts=1, spec_num_proposed_drafts=2, spec_verify_ct=3, completion_tokens=4
+    )
+    found = sample_view(Sample(spec_info=engines))["spec_info"]
+    assert [count for name, count in found.items() if not name.startswith("accept_")] == [1, 2, 3, 4]
+
+
 def test_a_rollout_tells_list_from_single_and_changes_of_its_input():
     sample = Sample(index=1)
     before = sample_view(sample)
