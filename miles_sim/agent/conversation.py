@@ -35,6 +35,8 @@ class Conversation:
     """The latest one of this conversation's own."""
     omitted: frozenset[str] = frozenset()
     """Fields that its requests do not carry, though the plan has them."""
+    tools: Sequence[Mapping[str, Any]] | None = None
+    """In place of the plan's."""
     left: list[tuple[list[Message], list[tuple[str, int]]]] = field(default_factory=list)
     """Histories that were rewritten, with the replies in them that this one does not go on from."""
 
@@ -69,6 +71,10 @@ class Conversation:
             found |= {end: step for step, end in replies if end <= kept}
         self.replies = [(found[end], end) for end in sorted(found)]
 
+    def retool(self, tools: Sequence[Mapping[str, Any]]) -> None:
+        """Other tools from here on: the next request continues no reply."""
+        self.tools, self.replies, self.left = tools, [], []
+
     def withdraw(self) -> None:
         """Takes the latest reply back, so that another can stand in its place."""
         self.messages.pop()
@@ -79,7 +85,12 @@ class Conversation:
         count = len(self.replies) if at is None else [step for step, _ in self.replies].index(at) + 1
         end = self.replies[count - 1][1]
         return Conversation(
-            self.messages[:end], self.replies[:count], opens="subagent", omitted=self.omitted, left=[*self.left]
+            self.messages[:end],
+            self.replies[:count],
+            opens="subagent",
+            omitted=self.omitted,
+            tools=self.tools,
+            left=[*self.left],
         )
 
     def cut(self, tail: int) -> None:

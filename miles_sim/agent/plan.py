@@ -131,6 +131,8 @@ def _check_steps(steps: tuple[Step, ...], *, prefix: str, history: History) -> N
 def _check_ask(step: Ask, key: str, history: History) -> None:
     latest = history.replies[-1][1] if history.replies else None
     if isinstance(step, Say):
+        if step.tools is not None:
+            history.replies.clear()
         history.add(key, step.reply, "user")
     elif isinstance(step, Tool):
         if latest is None or not latest.tool_calls:

@@ -118,6 +118,8 @@ class _Player:
 
     async def say(self, talk: Conversation, step: Say, key: str) -> None:
         tag = step.tag or key
+        if step.tools is not None:
+            talk.retool(step.tools)
         text = work_words(self.seed, tag, step.words) if step.text is None else step.text
         options: dict[str, Any] = {"seed": (self.options.get("seed") or 0) + step.draw} if step.draw else {}
         await self.ask(talk, step, key, [_user(talk, text, tag)], options)
@@ -173,6 +175,8 @@ class _Player:
         fields: dict[str, Any] = {**self.options, **(options or {})}
         if step.max_tokens is not None:
             fields["max_tokens"] = step.max_tokens
+        if talk.tools is not None:
+            fields["tools"] = list(talk.tools)
         deed = self.does(talk, key, own=len(messages), options=fields)
         if deed.messages is not None or deed.omitted:
             talk.rewrite(talk.messages if deed.messages is None else deed.messages, deed.omitted)

@@ -1,6 +1,6 @@
 """The steps of an agent plan. Each step that asks the model makes one request."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -32,6 +32,9 @@ class Say(_Asks):
     """Tag written into the message, in place of the key: steps with one tag say the very same words."""
     draw: int = Field(default=0, ge=0, lt=MAX_DRAWS)
     """Added to the sampling seed: the same question asked twice at once draws two replies."""
+    tools: tuple[dict[str, Any], ...] | None = None
+    """In place of the plan's, from this request of the conversation on, which so opens a new root: tools stand in the
+    prompt before all else. Only a tree session has room for it. None: as before."""
 
 
 class Tool(_Asks):

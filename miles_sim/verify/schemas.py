@@ -35,7 +35,7 @@ MODELS: dict[str, tuple[type[BaseModel], int]] = {
     "open-rows": (OpenRows, 1),
     "report": (Report, 3),
     "samples-wire": (SamplesWire, 1),
-    "scenario": (Scenario, 2),
+    "scenario": (Scenario, 3),
     "session-routes": (SessionRoutes, 1),
 }
 """Document name to its model and its version. A document whose shape changes moves on by one."""

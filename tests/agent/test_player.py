@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import ValidationError
 
 from miles_sim.agent.errors import AgentCrash, AgentReplyError, AgentRequestError
 from miles_sim.agent.plan import Plan
@@ -290,3 +291,33 @@ async def test_words_depend_on_seed_and_step_alone(script: Script) -> None:
     assert texts[:2] == texts[2:4]
     assert texts[:2] != texts[4:]
     assert len(texts[1].split()) == 4
+
+
+async def test_other_tools_are_sent_from_their_step_on_and_open_a_root_that_forks_share(script: Script) -> None:
+    one, other = ({"type": "function", "function": {"name": name}} for name in ("one", "other"))
+    steps = [
+        {"do": "say"},
+        {"do": "say", "tools": [other]},
+        {"do": "subagent", "start": "fork", "steps": [{"do": "say"}]},
+        {"do": "subagent", "start": "fresh", "steps": [{"do": "say"}]},
+        {"do": "say"},
+    ]
+    await script.play({"tools": [one], "steps": steps})
+    assert [body["tools"] for body in script.asked] == [[one], [other], [other], [one], [other]]
+    assert [(step, parent) for step, _, parent in script.turns()] == [
+        ("1", None),
+        ("2", None),
+        ("3.1", "2"),
+        ("4.1", None),
+        ("5", "2"),
+    ]
+
+
+def test_what_was_said_under_other_tools_cannot_be_forked() -> None:
+    steps = [
+        {"do": "say"},
+        {"do": "say", "tools": []},
+        {"do": "subagent", "start": "fork", "at": "1", "steps": [{"do": "say"}]},
+    ]
+    with pytest.raises(ValidationError, match="at: '1' is none of"):
+        Plan.model_validate({"steps": steps})

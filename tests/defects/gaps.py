@@ -10,6 +10,7 @@ from miles_sim.rollout.sample import Sample, Status
 from miles_sim.rollout.session import completion, server
 from miles_sim.rollout.session.linear import LinearConversation
 from miles_sim.rollout.session.server import SessionServer
+from miles_sim.rollout.session.tree import TreeConversation
 
 from .defect import all_asked_alike, defect
 from .faults import _unchecked
@@ -130,3 +131,10 @@ def what_was_asked_beside_the_plan_stays(m: pytest.MonkeyPatch) -> None:
         return made
 
     m.setattr(LinearConversation, "commit", first_in_place)
+
+
+@defect("tools-change/v2", "tokens/prompt-canonical")
+def tools_are_rendered_once(m: pytest.MonkeyPatch) -> None:
+    """A request goes on from a prompt that shows the tools that its conversation began with."""
+    paths = TreeConversation._paths_of
+    m.setattr(TreeConversation, "_paths_of", lambda self, tools: paths(self, None))

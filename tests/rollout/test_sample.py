@@ -216,9 +216,17 @@ def test_lengths_that_disagree_are_refused_by_name(field: str, value: Any) -> No
         sample.validate()
 
 
-def test_media_may_expand_expert_rows() -> None:
+@pytest.mark.parametrize(
+    "media",
+    [
+        {"mm_vision_num_patches": [4]},
+        {"mm_audio_num_tokens": [4]},
+        {"mm_vision_num_patches": [3], "mm_audio_num_tokens": [2]},
+    ],
+)
+def test_media_may_expand_expert_rows(media: dict[str, list[int]]) -> None:
     sample = full_sample()
-    sample.multimodal_train_inputs = {"mm_vision_num_patches": [4]}
+    sample.multimodal_train_inputs = media
     sample.rollout_routed_experts = np.zeros((7, 1, 1), np.int32)
     sample.validate()
 
