@@ -54,12 +54,13 @@ def prompt_is_what_the_engine_got(case: Case, rollout: RolloutCase, sample: Samp
     if not sample.tokens or (not rollout.generations and unanswered_end(case, rollout, sample)):
         return
     prompt = sample.tokens[: len(sample.tokens) - sample.response_length]
+    asked = any(g.prompt_ids == prompt for g in rollout.generations)
     if see.that(
-        any(g.prompt_ids == prompt for g in rollout.generations),
+        asked,
         "the prompt is that of no request",
         expected=f"prompt ids of one of {len(rollout.generations)} generations",
-        found=_nearest(prompt, rollout.generations),
-        tokens=range(_agreeing(prompt, rollout.generations), len(prompt)),
+        found="" if asked else _nearest(prompt, rollout.generations),
+        tokens=() if asked else range(_agreeing(prompt, rollout.generations), len(prompt)),
     ):
         found = rollout.alignment(sample)
         if found.spans:
@@ -370,9 +371,10 @@ def _trainable(rollout: RolloutCase) -> Counter[tuple[str, int]]:
     for _, sample, found in trained(rollout):
         trainable = mask(sample)
         for span in found.spans:
-            for position in range(max(span.start, found.response_start), span.end):
-                if trainable[position - found.response_start]:
-                    counts[span.generation.id, position - span.start] += 1
+            first = max(span.start, found.response_start)
+            of_span = trainable[first - found.response_start : span.end - found.response_start]
+            name, at = span.generation.id, first - span.start
+            counts.update((name, position) for position, told in enumerate(of_span, start=at) if told)
     return counts
 
 

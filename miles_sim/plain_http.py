@@ -39,10 +39,13 @@ class WholeResponse(httpx.Response):
 
 
 def response(
-    status_code: int, headers: Sequence[tuple[Any, Any]], body: bytes, request: httpx.Request | None = None
+    status_code: int,
+    headers: Sequence[tuple[Any, Any]] | httpx.Headers,
+    body: bytes,
+    request: httpx.Request | None = None,
 ) -> httpx.Response:
     """The response of that body. A body that is encoded is decoded by who reads it."""
-    told = httpx.Headers(headers)
+    told = headers if isinstance(headers, httpx.Headers) else httpx.Headers(headers)
     if "content-encoding" in told:
         return httpx.Response(status_code, headers=told, stream=httpx.ByteStream(body), request=request)
     return WholeResponse(status_code, told, body, request)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Container, Coroutine
+from dataclasses import replace
 from typing import Any, NoReturn, Protocol
 
 import httpx
@@ -63,7 +64,7 @@ class FaultTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         body = await request.aread()
-        asked = Asked(request.method, request.url.raw_path.decode(), tuple(request.headers.multi_items()), body)
+        asked = Asked(request.method, request.url.raw_path.decode(), (), body)
         if self._edges is not None and edge_of(asked) not in self._edges:
             return await self._inner.handle_async_request(request)
         meeting = self._injector.meet(asked)
@@ -72,7 +73,8 @@ class FaultTransport(httpx.AsyncBaseTransport):
         if meeting.entry is None and self._passes(meeting):
             exchange = self._inner.handle_async_request(request)
         else:
-            exchange = self._exchange(meeting, asked, request)
+            whole = replace(asked, headers=tuple(request.headers.multi_items()))
+            exchange = self._exchange(meeting, whole, request)
         if meeting.edge == "session" and self._injector.hangs_up:
             return await self._hung_on(meeting, exchange, request)
         return await exchange
@@ -184,12 +186,12 @@ async def _ended(strike: Strike, answer: Answer | None, request: httpx.Request) 
     if answer is None or (strike.ending != "whole" and not strike.headers):
         await _broken(strike, request, begun=False)
     cut = strike.arriving(len(answer.body))
-    headers = [*answer.headers, ("content-length", str(len(answer.body)))]
+    headers = httpx.Headers([*answer.headers, ("content-length", str(len(answer.body)))])
     if strike.ending == "whole" and strike.chunk_bytes is None:
         return plain_http.response(answer.status, headers, answer.body, request)
-    return httpx.Response(
-        answer.status, headers=headers, stream=_Body(strike, answer.body[:cut], request), request=request
-    )
+    body = _Body(strike, answer.body[:cut], request)
+    kind = httpx.Response if "content-encoding" in headers else _Slow
+    return kind(answer.status, headers=headers, stream=body, request=request)
 
 
 async def _broken(strike: Strike, request: httpx.Request, *, begun: bool) -> NoReturn:
@@ -210,9 +212,38 @@ class _Body(httpx.AsyncByteStream):
         self._strike, self._body, self._request = strike, body, request
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = self._strike.chunk_bytes or len(self._body) or 1
+        size = self._size
         for start in range(0, len(self._body), size):
             yield self._body[start : start + size]
             await asyncio.sleep(0)
         if self._strike.ending != "whole":
             await _broken(self._strike, self._request, begun=True)
+
+    async def whole(self) -> bytes:
+        """All of it, or the ending, at once: of many pieces none says more than the first hundred."""
+        for _ in range(min(-(-len(self._body) // self._size), _TURNS)):
+            await asyncio.sleep(0)
+        if self._strike.ending != "whole":
+            await _broken(self._strike, self._request, begun=True)
+        return self._body
+
+    @property
+    def _size(self) -> int:
+        return self._strike.chunk_bytes or len(self._body) or 1
+
+
+class _Slow(httpx.Response):
+    """One whose body comes in pieces, or not to its end; who reads it need not look at each."""
+
+    stream: _Body
+    _whole: bytes | None = None
+
+    @property
+    def content(self) -> bytes:
+        return super().content if self._whole is None else self._whole
+
+    async def aread(self) -> bytes:
+        if self._whole is None:
+            self._whole = await self.stream.whole()
+            await self.aclose()
+        return self._whole

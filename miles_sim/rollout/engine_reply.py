@@ -54,7 +54,8 @@ def read_sampled(meta_info: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[f
     entries = meta_info.get("output_token_logprobs")
     if not isinstance(entries, list):
         raise UpstreamResponseError(f"meta_info.output_token_logprobs: {short(entries)} is not a list")
-    for i, entry in enumerate(entries):
+    quick = _all_sampled(entries)
+    for i, entry in enumerate(() if quick else entries):
         if not isinstance(entry, list) or len(entry) < 2:
             raise UpstreamResponseError(f"meta_info.output_token_logprobs[{i}]: {short(entry)} is not [logprob, id, …]")
         if not is_logprob(entry[0]):
@@ -69,6 +70,16 @@ def read_sampled(meta_info: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[f
             f"meta_info.completion_tokens: {short(count)}, but output_token_logprobs has {len(entries)} entries"
         )
     return tuple(entry[1] for entry in entries), tuple(float(entry[0]) for entry in entries)
+
+
+def _all_sampled(entries: list[Any]) -> bool:
+    """Each entry is a log probability and an id; what is wrong with one that is not, who looks at each says."""
+    if not set(map(type, entries)) <= {list} or min(map(len, entries), default=2) < 2:
+        return False
+    told, ids = [entry[0] for entry in entries], [entry[1] for entry in entries]
+    if not set(map(type, told)) <= {int, float} or not set(map(type, ids)) <= {int}:
+        return False
+    return all(map(math.isfinite, told)) and max(told, default=0) <= LARGEST_LOGPROB and min(ids, default=0) >= 0
 
 
 def check_recordable(

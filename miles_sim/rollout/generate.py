@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import httpx
@@ -207,7 +208,7 @@ async def _run_agent(
     metadata = copy.deepcopy(input.sample.metadata)
     if input.settings.max_seq_len is not None:
         metadata["max_seq_len"] = input.settings.max_seq_len
-    metadata["session_server_id"] = httpx.URL(session).netloc.decode()
+    metadata["session_server_id"] = _netloc(session.rpartition("/sessions/")[0])
     try:
         agent = input.agent(
             base_url=session,
@@ -222,6 +223,11 @@ async def _run_agent(
     if returned is not None and not isinstance(returned, dict):
         raise AssemblyError(f"agent metadata: {type(returned).__name__} is not a dict or None")
     return returned, None
+
+
+@lru_cache(maxsize=64)
+def _netloc(url: str) -> str:
+    return httpx.URL(url).netloc.decode()
 
 
 async def _collect(input: GenerateInput, session: str, agent_metadata: dict[str, Any] | None) -> SamplesReply | None:

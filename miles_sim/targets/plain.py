@@ -9,6 +9,7 @@ from typing import Any
 
 _SCALARS = (str, int, float, bool, type(None))
 _EXACT = frozenset(_SCALARS)
+_HOLDERS = frozenset((dict, list))
 _SESSION = re.compile(r"http://[\w.-]+(?::\d+)?/sessions\b(?:/[0-9a-fA-F-]+)?")
 _ID = re.compile(r"\b(?:0x[0-9a-f]{6,16}|[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
 """An address in memory, or a random id."""
@@ -16,11 +17,13 @@ _ID = re.compile(r"\b(?:0x[0-9a-f]{6,16}|[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}
 
 def plain(value: Any) -> Any:
     """`value` as JSON can carry it. Arrays become `Rows` documents, what has no plain form its type's name."""
+    if type(value) in _EXACT:
+        return value
     if isinstance(value, enum.Enum):
         return plain(value.value)
     if isinstance(value, _SCALARS):
         return value
-    if isinstance(value, Mapping):
+    if isinstance(value, dict | Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         # ids and logprobs, by far the most of what there is, need no look at each
@@ -66,7 +69,7 @@ def shared_objects(owners: Mapping[str, Any]) -> list[str]:
 
 
 def _shared(value: Any, place: str, first: Mapping[int, str], own: dict[int, str]) -> Iterator[str]:
-    if not _mutable(value) or id(value) in own:
+    if type(value) in _EXACT or not _mutable(value) or id(value) in own:
         return
     if id(value) in first:
         yield f"{first[id(value)]} is {place}"
@@ -77,12 +80,14 @@ def _shared(value: Any, place: str, first: Mapping[int, str], own: dict[int, str
 
 
 def _mutable(value: Any) -> bool:
+    if type(value) in _HOLDERS:
+        return True
     parameters = getattr(type(value), "__dataclass_params__", None)
     return not isinstance(value, (*_SCALARS, enum.Enum, tuple)) and not (parameters and parameters.frozen)
 
 
 def _children(value: Any) -> Iterator[tuple[Any, Any]]:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict | Mapping):
         yield from value.items()
     elif isinstance(value, list):
         if not _EXACT.issuperset(map(type, value)):

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from .base import SAMPLE_FIELDS
@@ -30,7 +31,7 @@ _YEAR_2001 = 1e9
 
 def sample_view(sample: Any) -> dict[str, Any]:
     """A `SampleView` document of a sample dataclass with miles' field names."""
-    values = {field.name: getattr(sample, field.name) for field in dataclasses.fields(sample)}
+    values = {name: getattr(sample, name) for name in _names(sample.__class__)}
     spec, cache = values.pop("spec_info", None), values.pop("prefix_cache_info", None)
     view = {name: plain(value) for name, value in values.items() if name in SAMPLE_FIELDS}
     view["spec_info"] = None if spec is None else _counters(spec)
@@ -44,9 +45,14 @@ def sample_view(sample: Any) -> dict[str, Any]:
     return view
 
 
+@lru_cache(maxsize=16)
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
 def _fits(name: str, value: Any) -> bool:
     """Whether a list or counters hold what their field is for; what an engine said amiss may stand there as it came."""
-    if isinstance(value, Mapping) and name in ("spec_info", "prefix_cache_info"):
+    if name in ("spec_info", "prefix_cache_info") and isinstance(value, Mapping):
         return all(isinstance(value[field], int) for field in value if not field.startswith("accept_"))
     kinds = _ENTRIES.get(name)
     if kinds is None or value is None or set(kinds).issuperset(map(type, value)):

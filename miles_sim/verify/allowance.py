@@ -9,7 +9,7 @@ _NOT_COUNTED = frozenset({"sessions_open", "requests_open"})
 
 def allowance(rule: Rule, case: Case, rollout: int | None = None) -> str | None:
     """Why a rule on counters is not asked of a rollout, or of a case; None where it is."""
-    if rule.area != "counters":
+    if not rule.id.startswith("counters/"):
         return None
     for fired in case.ledger.fired:
         kind = kind_named(fired.kind)

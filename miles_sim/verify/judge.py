@@ -6,7 +6,10 @@ from typing import Any
 
 from miles_sim.verify.allowance import allowance
 from miles_sim.verify.report import Verdict
-from miles_sim.verify.rule import Case, Place, Recorder, Rule, RuleError, Violation
+from miles_sim.verify.rule import Case, Place, Recorder, Rule, RuleError, Scope, Violation
+
+Call = tuple[Place, tuple[Any, ...]]
+"""Where a check looks, and what it is given beside its recorder."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class _Blocked:
 
     def by(self, rule: Rule, rollout: int | None = None, sample: int | None = None) -> str | None:
         """The rule whose violation hides this place, if any."""
+        if not self._failed:
+            return None
         for level, place, id in self._failed:
             if level >= rule.level and id not in rule.after:
                 continue
@@ -50,9 +55,10 @@ def judge(case: Case, rules: Sequence[Rule]) -> list[Judgement]:
     """One judgement a rule of scope case, rollout or sample, in the order of `rules`."""
     blocked = _Blocked()
     judgements: dict[str, Judgement] = {}
+    calls = {scope: list(_calls(case, scope)) for scope in ("case", "rollout", "sample")}
     for rule in _in_order(rules):
         if rule.scope != "scenario":
-            judgements[rule.id] = _judge_one(case, rule, blocked)
+            judgements[rule.id] = _judge_one(case, rule, calls[rule.scope], blocked)
             blocked.add(rule, judgements[rule.id].violations)
     return [judgements[rule.id] for rule in rules if rule.id in judgements]
 
@@ -74,15 +80,14 @@ def _in_order(rules: Sequence[Rule]) -> list[Rule]:
     return list(ordered.values())
 
 
-def _judge_one(case: Case, rule: Rule, blocked: _Blocked) -> Judgement:
+def _judge_one(case: Case, rule: Rule, calls: Sequence[Call], blocked: _Blocked) -> Judgement:
     missing = sorted(rule.needs - case.capabilities)
     if missing:
         return Judgement(rule, case.name, Verdict.NOT_APPLICABLE, reason=f"needs {', '.join(missing)}")
-    witnesses = 0
-    violations: list[Violation] = []
+    see = Recorder(rule.id)
     blocker: str | None = None
     allowed = ""
-    for place, arguments in _calls(case, rule):
+    for place, arguments in calls:
         by = blocked.by(rule, place.rollout, place.sample)
         if by is not None:
             blocker = by
@@ -90,11 +95,9 @@ def _judge_one(case: Case, rule: Rule, blocked: _Blocked) -> Judgement:
         if (why := allowance(rule, case, place.rollout)) is not None:
             allowed = why
             continue
-        see = Recorder(rule.id, place)
+        see.place = place
         _run(rule, see, *arguments)
-        witnesses += see.witnesses
-        violations += see.violations
-    return _verdict(rule, case.name, witnesses, violations, blocker, allowed)
+    return _verdict(rule, case.name, see.witnesses, see.violations, blocker, allowed)
 
 
 def judge_scenario(cases: Mapping[str, Case], rules: Sequence[Rule], failed: frozenset[str]) -> list[Judgement]:
@@ -120,12 +123,13 @@ def judge_scenario(cases: Mapping[str, Case], rules: Sequence[Rule], failed: fro
     return judgements
 
 
-def _calls(case: Case, rule: Rule) -> Iterator[tuple[Place, tuple[Any, ...]]]:
-    if rule.scope == "case":
+def _calls(case: Case, scope: Scope) -> Iterator[Call]:
+    """What a check of that scope is asked of, one after the other."""
+    if scope == "case":
         yield Place(), (case,)
         return
     for rollout in case.rollouts:
-        if rule.scope == "rollout":
+        if scope == "rollout":
             yield Place(rollout.number), (case, rollout)
             continue
         for number, sample in enumerate(rollout.samples):

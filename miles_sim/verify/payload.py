@@ -4,6 +4,7 @@ import base64
 import json
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from miles_sim.document import Document
@@ -98,8 +99,9 @@ class Payload:
         return {**values, **row}
 
 
+@lru_cache(maxsize=16)  # each rule that looks at it does so in turn
 def read_payload(text: str) -> Payload:
-    """The payload in base64; ValueError for bytes that are none."""
+    """The payload in base64; ValueError for bytes that are none. Nobody changes it: it is read once for all."""
     tensors = tensors_of(base64.b64decode(text))
     if META not in tensors:
         raise ValueError(f"payload: there is no {META}")

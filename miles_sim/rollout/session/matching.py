@@ -148,6 +148,8 @@ def _calls(message: Message) -> Any:
 
 def _frozen(value: Any) -> Hashable:
     """A hashable stand-in, equal for equal JSON; `true` is not 1."""
+    if value is None or type(value) is str:
+        return value
     if isinstance(value, Mapping):
         return "object", frozenset((name, _frozen(item)) for name, item in value.items())
     if isinstance(value, list | tuple):
