@@ -36,6 +36,14 @@ def test_changed_tools_are_told(forest: Any) -> None:
     assert template_mismatch([record], forest.tokenizer)[0]["segment_index"] == 0
 
 
+def test_only_what_trails_is_left_out_of_the_comparison(forest: Any) -> None:
+    first = replace(forest.grow().record, prompt_ids=[9], output_ids=[7])
+    second = replace(first, seq=1, parent=0, prompt_ids=[9, 7, 5, 1], output_ids=[8])
+    for rendered, faults in (([9, 7, 5], 0), ([9, 7, 5, 1], 0), ([9, 7, 6], 1)):
+        found = template_mismatch([first, second], Spelled(rendered, frozenset({1})))  # type: ignore[arg-type]
+        assert len(found) == faults
+
+
 @dataclass(frozen=True)
 class Spelled:
     """A tokenizer whose rendering of everything is `ids`."""

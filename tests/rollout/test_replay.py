@@ -126,7 +126,7 @@ def test_of_leaves_that_end_at_one_id_each_reason_is_counted_by_itself(forest: A
 def test_a_number_of_layers_that_is_none_is_refused_by_name(layers: Any, forest: Any) -> None:
     record = with_rows(forest.grow().record, name="indexer_topk")
     record = replace(record, meta_info={**record.meta_info, "indexer_topk_num_layers": layers})
-    with pytest.raises(AssemblyError, match=r"indexer_topk_num_layers: .* is not at least 1"):
+    with pytest.raises(AssemblyError, match=r"^record 0: meta_info\.indexer_topk_num_layers: .* is not at least 1"):
         build(forest, [record])
 
 

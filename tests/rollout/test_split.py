@@ -109,6 +109,25 @@ def test_uneven_leaves_give_equal_steps_on_each_rank() -> None:
     assert sorted(len(shard["partition"]) for shard in shards) == [2, 3]
 
 
+def test_no_micro_batch_has_more_rows_than_it_may_however_unlike_they_are() -> None:
+    data, trimmed = batch([[300], [1], [1], [1], [1]], 5)
+    (shard,) = cut(data, trimmed, dp_size=1, micro_batch_size=3)
+    assert sorted(map(len, shard["micro_batch_indices"])) == [2, 3]
+
+
+@pytest.mark.parametrize(("limit", "count"), [(1000, 1), (24, 1), (23, 2)])
+def test_micro_batches_are_as_few_as_their_ids_let_there_be(limit: int, count: int) -> None:
+    data, trimmed = batch([[4], [4], [4], [4]], 4)
+    (shard,) = cut(data, trimmed, dp_size=1, max_tokens=limit)
+    assert shard["num_microbatches"] == [count]
+
+
+def test_a_limit_on_ids_lets_any_number_of_rows_together() -> None:
+    data, trimmed = batch([[20], [1], [1], [1], [1]], 5)
+    (shard,) = cut(data, trimmed, dp_size=1, max_tokens=22)
+    assert sorted(map(len, shard["micro_batch_indices"])) == [1, 4]
+
+
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=40), st.integers(1, 8))
 def test_parts_are_in_balance(weights: list[int], parts: int) -> None:
     if len(weights) < parts:
@@ -119,6 +138,10 @@ def test_parts_are_in_balance(weights: list[int], parts: int) -> None:
     sums = [sum(weights[place] for place in own) for own in found]
     best = max(math.ceil(sum(weights) / parts), *weights)
     assert max(sums) <= best * 4 / 3 + max(weights)
+
+
+def test_the_heaviest_goes_first() -> None:
+    assert balanced([1, 1, 2], 2) == [[2], [0, 1]]
 
 
 @pytest.mark.parametrize("most", [2, 3])

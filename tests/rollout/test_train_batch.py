@@ -108,6 +108,15 @@ def test_a_sentinel_in_every_column_reaches_the_shards() -> None:
     assert (shard["metadata"], shard["weight_versions"], shard["round_number"]) == ([{"only": "here"}], [["4"]], [2])
 
 
+@pytest.mark.parametrize(
+    ("limits", "count"), [({}, 1), ({"micro_batch_size": 1}, 4), ({"micro_batch_size": 2}, 2), ({"max_tokens": 1}, 4)]
+)
+def test_limits_of_a_micro_batch_are_kept(limits: dict[str, int], count: int) -> None:
+    groups = nested(account([[([[1]], 1.0), ([[1]], 0.0)], [([[1]], 1.0), ([[1]], 0.0)]]))
+    (shard,) = train_batch(groups, BatchSettings(**limits)).shards
+    assert shard["num_microbatches"] == [count]
+
+
 def test_nothing_of_the_samples_changes() -> None:
     groups = nested(account([[([[1], [0, 1]], 1.0), ([[1]], 0.0)]]))
     before = copy.deepcopy(groups)

@@ -149,6 +149,13 @@ def test_value_that_does_not_fit_is_not_sent(field: str, value: Any) -> None:
         encode_samples([sample], {}, session="v2")
 
 
+def test_rows_may_hold_any_number() -> None:
+    sample = computed()
+    sample.rollout_routed_experts = np.full((4, 1, 1), -1, np.int32)
+    (found,) = decode_samples(encode_samples([sample], {}, session="v2"), Sample(), session="v2").samples
+    assert (found.rollout_routed_experts == sample.rollout_routed_experts).all()
+
+
 def tampered(change: Callable[[dict[str, Any], dict[str, Any]], None]) -> bytes:
     """A sound payload of one sample after `change(tensors, meta)`."""
     tensors = dict(load(encode_samples([computed()], {}, session="v2")))
@@ -190,7 +197,7 @@ def set_tensor(name: str, value: Any) -> Callable[[dict[str, Any], dict[str, Any
         (set_row(status="done"), "status"),
         (set_row(metadata=[1]), "metadata"),
         (set_row(response=None), "response"),
-        (set_row(response_length=True), "response_length"),
+        (set_row(response_length=True), "response_length: True is not int$"),
         (set_row(weight_versions=[1]), "weight_versions"),
         (set_row(spec_info={"spec_verify_ct": -1}), "spec_verify_ct"),
         (set_row(prefix_cache_info={"speed": 1}), "speed"),

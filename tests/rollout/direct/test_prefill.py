@@ -67,6 +67,10 @@ async def test_nothing_to_score_asks_nothing(given: Sample) -> None:
     assert found is not given
 
 
+def test_one_prompt_id_is_enough() -> None:
+    assert scoring_body(sample(prompt=1), {}, RolloutSettings())["logprob_start_len"] == 0
+
+
 def test_a_response_without_a_prompt_cannot_be_scored() -> None:
     with pytest.raises(AssemblyError, match="tokens: 2 ids, all of the response"):
         scoring_body(sample(prompt=0), {}, RolloutSettings())

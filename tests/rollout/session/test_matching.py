@@ -43,6 +43,13 @@ def test_the_index_of_a_tool_call_is_never_compared() -> None:
         assert not resolve(name).same(call("{}"), {**call("{}"), "reasoning_content": "hm"})
 
 
+def test_calls_that_are_no_list_are_told_apart_too() -> None:
+    odd, other = ({**call("{}"), "tool_calls": {"name": name}} for name in "fg")
+    for name in ("strict", "loose_tool_call"):
+        assert resolve(name).same(odd, dict(odd))
+        assert not resolve(name).same(odd, other)
+
+
 @given(ARGUMENTS)
 def test_loose_tool_call_accepts_arguments_in_any_spelling(arguments: dict[str, Any]) -> None:
     loose = resolve("loose_tool_call")

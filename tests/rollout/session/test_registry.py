@@ -73,6 +73,15 @@ async def test_one_that_expires_takes_no_other_along(opened: Any, later: Any) ->
     assert sessions.server.sessions_open == 0
 
 
+async def test_one_that_is_used_keeps_no_idle_one_open(opened: Any, later: Any) -> None:
+    sessions = await opened(session_idle_timeout=1000)
+    await sessions.client.post("/sessions")
+    await later(800)
+    await sessions.show()
+    await later(300)
+    assert sessions.server.sessions_open == 1
+
+
 async def test_without_a_timeout_a_session_stays(opened: Any, later: Any) -> None:
     sessions = await opened()
     await later(1e9)
