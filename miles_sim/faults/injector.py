@@ -7,7 +7,7 @@ from random import Random
 
 from miles_sim.faults.decide import Order, randomness, striking
 from miles_sim.faults.journal import Entry, Journal
-from miles_sim.faults.locate import Locate, Spot, opens
+from miles_sim.faults.locate import Locate, Spot
 from miles_sim.faults.made import names_of
 from miles_sim.faults.place import Edge, Place
 from miles_sim.faults.strike import Answer, Asked, Strike
@@ -43,7 +43,6 @@ class Injector:
         self._locate = locate
         self._journal = journal
         self._attempts: Counter[Spot] = Counter()
-        self._unopened: list[Spot] = []
         self._first: dict[tuple[Edge, int], Answer] = {}
         self._heard: set[str] = set()
         self._killer: Order | None = None
@@ -68,22 +67,14 @@ class Injector:
 
     def meet(self, asked: Asked) -> Meeting | None:
         """What becomes of this exchange; None: it is none of the plan's."""
-        spot = self._locate(asked) or self._opened_again(asked)
+        spot = self._locate(asked)
         if spot is None:
             return None
         attempt = self._attempts[spot]
         self._attempts[spot] += 1
         place = Place(spot.rollout, spot.ordinal, spot.step, attempt)
         order = striking(self._orders, spot.edge, place, seed=self._seed)
-        if order is None:
-            return Meeting(spot.edge, place)
-        if opens(asked):
-            self._unopened.append(spot)
-        return self.struck(order, spot.edge, place)
-
-    def _opened_again(self, asked: Asked) -> Spot | None:
-        """An open request beyond one a rollout is one more attempt of a rollout whose own was struck."""
-        return self._unopened.pop(0) if opens(asked) and self._unopened else None
+        return Meeting(spot.edge, place) if order is None else self.struck(order, spot.edge, place)
 
     def struck(self, order: Order, edge: Edge, place: Place) -> Meeting:
         """The exchange at `place`, which `order` strikes."""

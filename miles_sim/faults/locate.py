@@ -14,6 +14,10 @@ from miles_sim.faults.strike import Asked
 
 DRIVER_STEPS = ("open", "collect", "delete")
 """What the driver asks of the session server, in order."""
+OPENS = "/sessions"
+"""Path of a request that opens a session."""
+OPENER = "x-miles-sim-rollout"
+"""Header in which a driver that opens sessions in any order, or again, may say for which rollout: its position."""
 _DRIVEN = {("POST", "/samples"): "collect", ("GET", ""): "collect", ("DELETE", ""): "delete"}
 """Requests of the driver about one session; a driver that assembles samples itself gets the records."""
 _TAG = re.compile(r"\[([A-Za-z0-9_.-]{1,64})\]")
@@ -54,12 +58,7 @@ def edge_of(asked: Asked) -> Edge | None:
     found = _SESSION.search(path)
     if found is not None:
         return "session" if found.group(2).startswith("/v1") else "driver"
-    return "driver" if path == "/sessions" else None
-
-
-def opens(asked: Asked) -> bool:
-    """It asks for a session."""
-    return asked.method == "POST" and asked.path.partition("?")[0] == "/sessions"
+    return "driver" if path == OPENS else None
 
 
 def questions(plan: Plan) -> tuple[Question, ...]:
@@ -100,8 +99,8 @@ class Locator:
         path = asked.path.partition("?")[0]
         if path in _ENGINE:
             return self._question("engine", asked.body) if asked.method == "POST" else None
-        if opens(asked):
-            return self._open()
+        if path == OPENS:
+            return self._open(asked) if asked.method == "POST" else None
         found = _SESSION.search(path)
         if found is None:
             return None
@@ -111,8 +110,11 @@ class Locator:
         step = _DRIVEN.get((asked.method, what))
         return None if step is None or name not in self._sessions else self._driver(self._sessions[name], step)
 
-    def _open(self) -> Spot | None:
+    def _open(self, asked: Asked) -> Spot | None:
         number, self._opened = self._opened, self._opened + 1
+        opener = next((value for name, value in asked.headers if name.lower() == OPENER), "")
+        if opener.isdecimal():
+            return self._driver(int(opener), "open")
         return self._driver(self.openers[number], "open") if number < len(self.openers) else None
 
     def _driver(self, rollout: int, step: str) -> Spot:

@@ -10,7 +10,7 @@ import httpx
 from miles_sim import plain_http
 from miles_sim.faults.injector import THROUGH, Injector, Meeting
 from miles_sim.faults.lives import Lives
-from miles_sim.faults.locate import edge_of
+from miles_sim.faults.locate import OPENS, edge_of
 from miles_sim.faults.made import names_of
 from miles_sim.faults.place import Edge
 from miles_sim.faults.strike import Answer, Asked, CannotStrike, Strike
@@ -64,7 +64,9 @@ class FaultTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         body = await request.aread()
-        asked = Asked(request.method, request.url.raw_path.decode(), (), body)
+        path = request.url.raw_path.decode()
+        headers = tuple(request.headers.multi_items()) if path == OPENS else ()  # of others nobody reads them so soon
+        asked = Asked(request.method, path, headers, body)
         if self._edges is not None and edge_of(asked) not in self._edges:
             return await self._inner.handle_async_request(request)
         meeting = self._injector.meet(asked)

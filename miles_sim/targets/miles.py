@@ -49,7 +49,7 @@ class MilesTarget:
             if job["session"] != "direct":
                 app = self._release.session_server(args, job["engine_url"]).app
                 await stack.enter_async_context(served(app, at))
-            await stack.enter_async_context(http_client(self._release.http_utils, args))
+            await stack.enter_async_context(http_client(self._release.http_utils, args, rollouts))
             stack.enter_context(self._node_cap(job))
             stack.enter_context(impatient())
             payloads = stack.enter_context(tapped(self._release.driver, rollouts, job.get("garble")))

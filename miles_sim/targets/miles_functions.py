@@ -32,6 +32,11 @@ class Rollouts:
     def number(self) -> int:
         return self._number.get()
 
+    @property
+    def current(self) -> int | None:
+        """As `number`; None where none was entered."""
+        return self._number.get(None)
+
 
 @contextmanager
 def functions(job: Job, agent: AgentFunction, rollouts: Rollouts) -> Iterator[None]:

@@ -8,6 +8,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+from .miles_functions import Rollouts
+
+OPENER = "x-miles-sim-rollout"
+"""Header that says for which rollout a session is opened; nobody but a fault reads it."""
 PAUSE = 0.002
 """Seconds, in place of one, between miles' attempts at a request: as many as it makes, without a minute of waiting."""
 PAUSES = "miles.utils.http_utils: the pause between attempts"
@@ -60,9 +64,15 @@ async def served(app: Any, at: socket.socket) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def http_client(http_utils: Any, args: Namespace) -> AsyncIterator[None]:
+async def http_client(http_utils: Any, args: Namespace, rollouts: Rollouts) -> AsyncIterator[None]:
     """miles' process-wide HTTP client, for one play. What it asks again, it asks at once: `PAUSE`."""
+
+    async def name(request: Any) -> None:
+        if request.url.path == "/sessions" and rollouts.current is not None:
+            request.headers[OPENER] = str(rollouts.current)
+
     http_utils.init_http_client(args)
+    http_utils._http_client.event_hooks = {"request": [name]}
     try:
         with replaced(http_utils, "asyncio", _Hasty()):
             yield

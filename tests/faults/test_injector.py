@@ -106,15 +106,3 @@ def test_an_engine_that_died_strikes_every_later_request_by_the_fault_that_ended
         ("engine-death", 1, "1"),
     ]
     assert [(m.kind, m.reason) for m in journal.missed()] == [("http-503", "the engine is dead")]
-
-
-def test_a_session_that_was_refused_is_asked_for_again_by_the_same_rollout() -> None:
-    openers = iter([Spot("driver", 0, 0, "open"), Spot("driver", 1, 0, "open")])
-    orders = ordered(
-        [Fault.model_validate({"kind": "session-open-500", "where": {"rollout": 0}, "when": {"first": 2}})]
-    )
-    journal = Journal()
-    inject = Injector(orders, seed=0, locate=lambda request: next(openers, None), journal=journal)
-    met = [inject.meet(asked("/sessions")) for _ in range(5)]
-    assert [(m.place.rollout, m.place.attempt) if m else None for m in met] == [(0, 0), (1, 0), (0, 1), (0, 2), None]
-    assert [(f.rollout, f.attempt) for f in journal.fired()] == [(0, 0), (0, 1)]

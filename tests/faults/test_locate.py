@@ -93,6 +93,12 @@ def test_sessions_are_opened_in_the_rollouts_order_and_later_known_by_their_id(l
     assert locate(asked("/sessions/other", method="DELETE")) is None
 
 
+def test_a_driver_may_say_for_whom_it_opens_a_session(locate: Locator) -> None:
+    for rollout in (2, 0, 0, 2, 2):
+        told = Asked("POST", "/sessions", (("X-Miles-Sim-Rollout", str(rollout)),), b"{}")
+        assert locate(told) == Spot("driver", rollout, 0, "open")
+
+
 def test_an_edge_is_told_by_the_path_alone() -> None:
     paths = ["/generate", "/sessions/a/v1/chat/completions", "/sessions", "/sessions/a/samples?x=1", "/health"]
     assert [edge_of(asked(path)) for path in paths] == ["engine", "session", "driver", "driver", None]
