@@ -223,3 +223,19 @@ async def test_only_the_edges_that_are_asked_for_are_struck() -> None:
     )
     response = await there.handle_async_request(httpx.Request("POST", "http://engine/generate", content=b"{}"))
     assert response.status_code == 200
+
+
+async def test_who_opens_a_session_is_told_with_its_headers() -> None:
+    met: list[Asked] = []
+
+    class Listening(Injector):
+        def meet(self, asked: Asked) -> Meeting | None:
+            met.append(asked)
+            return None
+
+    inner = httpx.MockTransport(lambda request: httpx.Response(200))
+    injector = Listening((), seed=0, locate=lambda asked: None, journal=Journal())
+    transport = FaultTransport(inner, injector, Lives(inner, "http://engine"), Nobody())
+    for path in ("/sessions", "/generate"):
+        await transport.handle_async_request(httpx.Request("POST", f"http://s{path}", headers={"x-who": "3"}))
+    assert [("x-who", "3") in asked.headers for asked in met] == [True, False]
