@@ -88,6 +88,16 @@ def test_turn_without_rows_ends_the_sample_visibly(forest: Any) -> None:
     assert sample.status is Status.TRUNCATED
 
 
+def test_a_turn_without_rows_behind_the_cut_is_told_once(forest: Any) -> None:
+    first, second, third = path(forest)
+    sample = build(forest, [with_rows(first.record), second.record, third.record], len(first.record.prompt_ids) + 1)
+    assert sample.metadata["dropped"] == {
+        "max_seq_len": {"turns": 0, "tokens": len(first.output) - 1},
+        "replay_gap": {"turns": 2, "tokens": len(second.output) + len(third.output)},
+    }
+    assert [segment["node_id"] for segment in sample.metadata["lifecycle"]] == [0, 1, 2]
+
+
 def test_rows_that_begin_late_are_refused_by_name(forest: Any) -> None:
     first, second, _ = path(forest)
     with pytest.raises(AssemblyError, match=r"record 0: meta_info\.routed_experts: absent"):

@@ -310,6 +310,20 @@ async def test_stop_strings_end_the_text_but_not_the_ids(direct: Any) -> None:
     assert sample.response_length == 10
 
 
+@pytest.mark.parametrize("matched", [7, "", "elsewhere"])
+async def test_what_matched_and_does_not_stand_at_the_end_cuts_nothing_off_the_text(direct: Any, matched: Any) -> None:
+    direct.engine.change = lambda body: body["meta_info"].update(finish_reason={"type": "stop", "matched": matched})
+    sample = await direct()
+    assert sample.response == "forty-two<|im_end|>"
+
+
+async def test_a_call_in_a_reply_that_was_cut_is_not_made(direct: Any, tools: Any, calls: Any) -> None:
+    direct.engine.replies = [calls(6), "done"]
+    direct.engine.change = lambda body: body["meta_info"].update(finish_reason={"type": "length", "length": 9})
+    sample = await direct(tools=tools())
+    assert (sample.status, len(direct.engine.asked)) == (Status.TRUNCATED, 1)
+
+
 async def test_routing_key_and_adapter_are_named(direct: Any, prompt: Any) -> None:
     direct.settings = replace(direct.settings, lora_path="lora", routing_replay=False, indexer_replay=True)
 

@@ -85,6 +85,8 @@ def test_a_response_without_a_prompt_cannot_be_scored() -> None:
             lambda told: [*told[:-1], [-1, 99, None]],
             r"input_token_logprobs\[2\]: \[-1, 99, None\] is not \[logprob, 14",
         ),
+        (lambda told: [*told[:-1], [-1]], r"input_token_logprobs\[2\]: \[-1\] is not \[logprob, 14"),
+        (lambda told: [*told[:-1], 14], r"input_token_logprobs\[2\]: 14 is not \[logprob, 14"),
         (lambda told: [*told[:-1], [None, 14, None]], r"input_token_logprobs\[2\]\[0\]: None"),
         (lambda told: [*told[:-1], [1, 14, None]], r"input_token_logprobs\[2\]\[0\]: 1 "),
     ],

@@ -278,6 +278,11 @@ async def test_any_other_path_goes_to_the_engine(sessions: Any, method: str) -> 
     assert (await sessions.show())["records"] == []
 
 
+async def test_a_path_goes_on_with_the_characters_that_it_came_with(sessions: Any) -> None:
+    path = "/a:b@c!d$e&f'(g)*h+i,j;k=l~m"
+    assert (await sessions.client.get(f"{sessions.url}{path}?q")).text == f"GET {path}?q"
+
+
 @pytest.mark.parametrize(
     ("body", "named"),
     [
