@@ -145,6 +145,7 @@ async def test_agent_gets_what_it_needs_and_cannot_reach_the_input(server: Serve
     async def agent(**kwargs: Any) -> dict[str, Any]:
         seen.update(copy.deepcopy(kwargs))
         kwargs["metadata"]["own"].append(1)
+        kwargs["prompt"][0]["content"] = "other"
         kwargs["prompt"].append(1)
         return {"reward": 1.0, "agent_metrics": {"total_tool_time": 2.5}}
 

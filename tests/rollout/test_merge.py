@@ -64,6 +64,13 @@ def test_what_stands_between_is_masked() -> None:
     assert merged.response == "ABabcAB"
 
 
+def test_the_last_of_many_turns_has_all_ids_and_says_how_it_ended() -> None:
+    first = turn()
+    second = turn(first)
+    merged = merge_samples([first, second, turn(second, status=Status.TRUNCATED)], TOKENIZER)
+    assert (len(merged.tokens), merged.status) == (12, Status.TRUNCATED)
+
+
 def test_missing_masks_and_logprobs_take_miles_defaults() -> None:
     first = turn(loss_mask=None, rollout_log_probs=None)
     merged = merge_samples([first, turn(first)], TOKENIZER)

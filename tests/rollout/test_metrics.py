@@ -139,6 +139,17 @@ def test_age_is_counted_from_the_oldest_version_of_each_sample() -> None:
     assert not any("/age/" in name for name in compute_metrics(samples))
 
 
+def test_what_was_dropped_adds_up_by_reason() -> None:
+    def lost(index: int, told: dict[str, int]) -> Sample:
+        return Sample(index=index, metadata={"dropped": {name: {"turns": 1, "tokens": n} for name, n in told.items()}})
+
+    metrics = compute_metrics([lost(0, {"max_seq_len": 3, "untold": 1}), lost(1, {"max_seq_len": 4})])
+    assert {name: value for name, value in metrics.items() if name.startswith("dropped")} == {
+        "dropped/max_seq_len_tokens": 7,
+        "dropped/untold_tokens": 1,
+    }
+
+
 def test_ids_that_one_leaf_dropped_and_another_kept_are_not_lost(forest: Any, settings: Any) -> None:
     """`delimiter` trims the shared reply's stop token in one leaf; a leaf that ends there keeps it."""
     whole = {"node_id": 1, "response_id": "a", "sampled": 5, "span": [2, 7], "spec_info": {}, "prefix_cache_info": {}}

@@ -95,6 +95,14 @@ def test_replies_and_their_ids_are_counted(direct: Any) -> None:
     assert (start.begin, start.generations, start.turns, start.own) == (2, 3, 1, 3)
 
 
+async def test_what_goes_on_shares_no_metadata_however_deep_with_what_was_broken_off(direct: Any, prompt: Any) -> None:
+    direct.engine.abort_at = {0: 4}
+    broken = await direct(Sample(index=0, prompt=prompt, metadata={"own": {"deep": [1]}}))
+    sample = await direct(broken)
+    sample.metadata["own"]["deep"].append(2)
+    assert broken.metadata["own"] == {"deep": [1]}
+
+
 @pytest.mark.parametrize("segments", [3, [3], [{"span": [0, 1]}], [{"finish_reason": "stop", "span": None}]])
 def test_a_lifecycle_of_another_shape_is_refused(segments: Any) -> None:
     with pytest.raises(AssemblyError, match=r"metadata\.lifecycle"):
