@@ -21,7 +21,7 @@ from miles_sim.tokenizer import ByteTokenizer
 PROMPT_TOKENS = 1_000
 PROMPTS = 64
 """Different prompts, sent round and round: from the second round on the prefix cache knows them."""
-ROUNDS = 4
+ROUNDS = 16
 """Slices of the time, by turns for each server, so that a busy machine is busy for all."""
 
 
