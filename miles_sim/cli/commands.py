@@ -99,7 +99,7 @@ def verify(
     \b
     miles-sim verify --scenario 'subagent-*' --contract 'selection/*'
     miles-sim verify --scenario my-scenario.yaml --contracts my_contracts/
-    miles-sim verify --target miles --python venv/bin/python --skip 'fault-*' --html report.html
+    miles-sim verify --target miles --python venv/bin/python --html report.html
     """
     with honest():
         from miles_sim.cli import choices
