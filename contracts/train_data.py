@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from miles_sim.scenarios.model import Batch
@@ -98,7 +99,9 @@ def rewards_per_rollout(case: Case, see: Recorder) -> None:
         groups = [[r for r in case.rollouts if r.input.group_index == rollout.input.group_index]]
         groups.append([r for r in groups[0] if not _dropped(case, r)])
         allowed = [
-            0.0 if own is None else _advantage(own, [rewards[r.number] for r in group], case.scenario.batch.normalize)
+            0.0
+            if own is None
+            else _advantage(own, tuple(rewards[r.number] for r in group), case.scenario.batch.normalize)
             for group in groups
         ]
         found = _cell(data, "rewards", row)
@@ -201,7 +204,8 @@ def _reward(rollout: RolloutCase) -> float | None:
     return float(reward) if isinstance(reward, int | float) else None
 
 
-def _advantage(own: float, group: list[float | None], normalize: str) -> float:
+@lru_cache(maxsize=64)  # most rows of a batch are of a few prompts, with a few rewards
+def _advantage(own: float, group: tuple[float | None, ...], normalize: str) -> float:
     if normalize == "none":
         return own
     rewards = [reward for reward in group if reward is not None]

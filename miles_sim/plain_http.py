@@ -61,7 +61,25 @@ def request(
     """The request of that body. `headers`: all that are sent, but for the body's length."""
     if body or method in ("POST", "PUT", "PATCH"):
         headers = [*headers, (b"Content-Length", b"%d" % len(body))]
-    return httpx.Request(method, url, headers=headers, stream=httpx.ByteStream(body), extensions=extensions)
+    return _WholeRequest(method, url, headers, body, extensions)
+
+
+class _WholeRequest(httpx.Request):
+    """A request whose body is there."""
+
+    def __init__(self, method: str, url: httpx.URL, headers: Any, body: bytes, extensions: Any) -> None:
+        super().__init__(method, url, headers=headers, stream=httpx.ByteStream(body), extensions=extensions)
+        self._whole = body
+
+    @property
+    def content(self) -> bytes:
+        return self._whole
+
+    def read(self) -> bytes:
+        return self._whole
+
+    async def aread(self) -> bytes:
+        return self._whole
 
 
 class PlainClient(httpx.AsyncClient):

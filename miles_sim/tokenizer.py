@@ -13,6 +13,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
+import orjson
+
 from miles_sim.families import FAMILIES, Family
 
 __all__ = [
@@ -105,6 +107,9 @@ FIRST_SPACED_PIECE = FIRST_PIECE + len(_WORDS)
 FIRST_SPECIAL = FIRST_PIECE + len(PIECES)
 
 
+_AS_IT_IS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+_SHORT, _MOST = 2048, 128
+"""Bytes of a conversation that is kept once it is rendered, and how many are."""
 _tojson = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -151,6 +156,8 @@ class ByteTokenizer:
         self._bytes += [text.encode() for text in self._added]
         self._shown = list(self._bytes)
         """Without the text of special tokens."""
+        self._rendered: dict[bytes, tuple[int, ...]] = {}
+        """The latest short conversations, as JSON, to their ids."""
         self._shown[FIRST_SPECIAL : self.first_mark] = [b""] * len(self.special_ids)
 
     def encode(self, text: str) -> list[int]:
@@ -211,15 +218,23 @@ class ByteTokenizer:
         add_generation_prompt: bool = True,
         template_options: Mapping[str, Any] | None = None,
     ) -> list[int]:
-        """Canonical ids of a whole conversation."""
-        return self.encode(
-            self.render_text(
-                messages,
-                tools=tools,
-                add_generation_prompt=add_generation_prompt,
-                template_options=template_options,
-            )
+        """Canonical ids of a whole conversation. The same one is rendered once: rollouts of a prompt ask alike."""
+        try:
+            asked = orjson.dumps([messages, tools, add_generation_prompt, template_options], option=_AS_IT_IS)
+        except (TypeError, RecursionError):
+            asked = None
+        known = None if asked is None else self._rendered.get(asked)
+        if known is not None:
+            return list(known)
+        text = self.render_text(
+            messages, tools=tools, add_generation_prompt=add_generation_prompt, template_options=template_options
         )
+        ids = self.encode(text)
+        if asked is not None and len(asked) <= _SHORT:
+            if len(self._rendered) >= _MOST:
+                self._rendered.clear()
+            self._rendered[asked] = tuple(ids)
+        return ids
 
     def extend(
         self,

@@ -105,3 +105,22 @@ def test_kimi_counts_calls_through_the_conversation(before: int) -> None:
     text = tokenizer.decode(draft(Reply(tool_calls=CALLS), tokenizer, Random(1), limit=99, prompt_ids=prompt))
     assert f"functions.run:{before}<" in text
     assert f"functions.run:{before + 1}<" in text
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_what_is_rendered_again_is_the_same_and_ones_own(family: str) -> None:
+    tokenizer = ByteTokenizer(family)
+    first = tokenizer.render(ASKED)
+    wanted = list(first)
+    first.clear()
+    assert tokenizer.render(ASKED) == wanted == tokenizer.encode(tokenizer.render_text(ASKED))
+    assert tokenizer.render(ASKED, add_generation_prompt=False) != wanted
+    assert tokenizer.render(ASKED[1:]) != wanted
+
+
+def test_only_the_latest_renderings_are_kept() -> None:
+    tokenizer = ByteTokenizer()
+    for number in range(1000):
+        tokenizer.render([{"role": "user", "content": f"{number}"}])
+    tokenizer.render([{"role": "user", "content": "long " * 10_000}])
+    assert sum(map(len, tokenizer._rendered.values())) < 10_000

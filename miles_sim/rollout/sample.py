@@ -68,6 +68,9 @@ class RewardSpec:
     custom_rm_path: str | None = None
 
 
+_ATOMS = frozenset({bool, float, int, str, type(None), Status})
+
+
 @dataclass
 class Sample:
     """One row of training data. `loss_mask` and all lists of floats index the response only."""
@@ -101,6 +104,14 @@ class Sample:
     non_generation_time: float = 0.0
     spec_info: SpecInfo = field(default_factory=SpecInfo)
     prefix_cache_info: PrefixCacheInfo = field(default_factory=PrefixCacheInfo)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Sample":
+        """As ever, but that most fields need no look."""
+        copied = object.__new__(type(self))
+        memo[id(self)] = copied
+        for name, value in vars(self).items():
+            vars(copied)[name] = value if type(value) in _ATOMS else copy.deepcopy(value, memo)
+        return copied
 
     @property
     def effective_id(self) -> int | None:

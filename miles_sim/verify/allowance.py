@@ -13,7 +13,9 @@ def allowance(rule: Rule, case: Case, rollout: int | None = None) -> str | None:
         return None
     for fired in case.ledger.fired:
         kind = kind_named(fired.kind)
+        if kind.counters <= _NOT_COUNTED:
+            continue
         fields = sorted(kind.counters - _NOT_COUNTED)
-        if fields and (kind.radius == "engine" or rollout in (None, fired.rollout)):
+        if kind.radius == "engine" or rollout in (None, fired.rollout):
             return f"fault {kind.name} may change {', '.join(fields)}"
     return None

@@ -87,12 +87,13 @@ def _judge_one(case: Case, rule: Rule, calls: Sequence[Call], blocked: _Blocked)
     see = Recorder(rule.id)
     blocker: str | None = None
     allowed = ""
+    counts = rule.area == "counters"
     for place, arguments in calls:
         by = blocked.by(rule, place.rollout, place.sample)
         if by is not None:
             blocker = by
             continue
-        if (why := allowance(rule, case, place.rollout)) is not None:
+        if counts and (why := allowance(rule, case, place.rollout)) is not None:
             allowed = why
             continue
         see.place = place

@@ -203,7 +203,7 @@ class SessionServer:
 
     async def _send(self, request: Request, session: Session, path: str, body: bytes) -> Answer:
         headers = to_engine(request.headers.items(), routing_key=session.id)
-        call = Call(request.method, path, request.url.query, headers, body)
+        call = Call(request.method, path, request.scope["query_string"].decode("latin-1"), headers, body)
         with self._counted():
             return await self._upstream.send(call, unless=(_until_gone(request), session.until_closed()))
 
