@@ -24,7 +24,7 @@ def test_old_names_beside_new_ones_count_once() -> None:
     assert read_spec(meta_info | {"spec_verify_ct": 3, "completion_tokens": 9}) == SpecInfo(5, 9, 3, 9)
 
 
-@pytest.mark.parametrize(("accepted", "drafted", "steps"), [(10, 9, 3), (0, 9, 0), (5, 9, 0)])
+@pytest.mark.parametrize(("accepted", "drafted", "steps"), [(10, 9, 3), (0, 9, 0), (5, 9, 0), (0, 1, 0)])
 def test_counters_that_contradict_one_another_are_not_counted(accepted: int, drafted: int, steps: int) -> None:
     meta_info = {"spec_num_correct_drafts": accepted, "spec_num_proposed_drafts": drafted, "spec_verify_ct": steps}
     assert read_spec(meta_info | {"completion_tokens": 9}) == SpecInfo(0, 0, 0, 9, 9)

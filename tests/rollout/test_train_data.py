@@ -81,6 +81,11 @@ def test_order_of_rows_changes_only_the_order(order: list[int]) -> None:
             assert np.array_equal(found[name][place], column[n]), name
 
 
+def test_logprobs_of_ids_that_train_nothing_are_zero_where_there_are_none() -> None:
+    data = to_train_data([row(loss_mask=[0, 0], rollout_log_probs=None), row(index=1)])
+    assert data["rollout_log_probs"] == [[0.0, 0.0], [-0.5, -0.5]]
+
+
 def test_aborted_row_fills_every_column() -> None:
     rows = [aborted(), row(rollout_routed_experts=np.zeros((4, 2, 3), np.int32))]
     data = to_train_data(rows, normalize="std")

@@ -300,6 +300,15 @@ async def test_tool_time_is_measured_by_the_clock_that_is_given(direct: Any, too
     assert sample.non_generation_time == 3.5
 
 
+@pytest.mark.parametrize(("ticks", "seconds"), [((10.0, 10.25), 0.25), ((10.0, 9.0), 0.0), (None, 0.0)])
+async def test_tool_time_is_what_the_clock_says_and_none_without_one(
+    direct: Any, tools: Any, calls: Any, ticks: Any, seconds: float
+) -> None:
+    direct.engine.replies = [calls(6), "done"]
+    clock = None if ticks is None else iter(ticks).__next__
+    assert (await direct(tools=tools(), clock=clock)).non_generation_time == seconds
+
+
 async def test_stop_strings_end_the_text_but_not_the_ids(direct: Any) -> None:
     def stopped(body: dict[str, Any]) -> None:
         body["meta_info"]["finish_reason"] = {"type": "stop", "matched": "y-tw"}
@@ -310,18 +319,21 @@ async def test_stop_strings_end_the_text_but_not_the_ids(direct: Any) -> None:
     assert sample.response_length == 10
 
 
-@pytest.mark.parametrize("matched", [7, "", "elsewhere"])
+@pytest.mark.parametrize("matched", [7, "", "elsewhere", True, [7], {"id": 7}])
 async def test_what_matched_and_does_not_stand_at_the_end_cuts_nothing_off_the_text(direct: Any, matched: Any) -> None:
     direct.engine.change = lambda body: body["meta_info"].update(finish_reason={"type": "stop", "matched": matched})
     sample = await direct()
     assert sample.response == "forty-two<|im_end|>"
 
 
-async def test_a_call_in_a_reply_that_was_cut_is_not_made(direct: Any, tools: Any, calls: Any) -> None:
+@pytest.mark.parametrize(("reason", "status"), [("length", Status.TRUNCATED), ("abort", Status.ABORTED)])
+async def test_a_call_in_a_reply_that_was_cut_is_not_made(
+    direct: Any, tools: Any, calls: Any, reason: str, status: Status
+) -> None:
     direct.engine.replies = [calls(6), "done"]
-    direct.engine.change = lambda body: body["meta_info"].update(finish_reason={"type": "length", "length": 9})
+    direct.engine.change = lambda body: body["meta_info"].update(finish_reason={"type": reason})
     sample = await direct(tools=tools())
-    assert (sample.status, len(direct.engine.asked)) == (Status.TRUNCATED, 1)
+    assert (sample.status, len(direct.engine.asked)) == (status, 1)
 
 
 async def test_routing_key_and_adapter_are_named(direct: Any, prompt: Any) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from miles_sim.rollout.errors import MatcherError
-from miles_sim.rollout.session.matching import ComparingMatcher, resolve
+from miles_sim.rollout.session.matching import ComparingMatcher, resolve, same_reply, tools_key
 
 ARGUMENTS = st.dictionaries(
     st.text(max_size=3),
@@ -41,6 +41,17 @@ def test_the_index_of_a_tool_call_is_never_compared() -> None:
     for name in ("strict", "loose_tool_call"):
         assert resolve(name).same(call("{}", index=0), call("{}"))
         assert not resolve(name).same(call("{}"), {**call("{}"), "reasoning_content": "hm"})
+
+
+def test_a_reply_is_known_by_who_said_it_and_what_was_said() -> None:
+    said = {"role": "assistant", "content": "yes"}
+    assert same_reply(said, {**said, "reasoning_content": "hm"})
+    for other in ({**said, "content": "no"}, {**said, "role": "user"}, {**said, "tool_calls": [{"id": "c"}]}):
+        assert not same_reply(said, other)
+
+
+def test_no_list_of_tools_is_an_empty_one() -> None:
+    assert tools_key(None) == tools_key([]) != tools_key([{"type": "function"}])
 
 
 def test_calls_that_are_no_list_are_told_apart_too() -> None:

@@ -283,6 +283,11 @@ async def test_a_path_goes_on_with_the_characters_that_it_came_with(sessions: An
     assert (await sessions.client.get(f"{sessions.url}{path}?q")).text == f"GET {path}?q"
 
 
+@pytest.mark.parametrize("body", [b'{"max_seq_len": 1}', b'{"max_seq_len": null}', b"{}", b""])
+async def test_samples_may_be_as_short_as_one_id(sessions: Any, body: bytes) -> None:
+    assert (await sessions.client.post(f"{sessions.url}/samples", content=body)).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("body", "named"),
     [
