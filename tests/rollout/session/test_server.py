@@ -278,6 +278,13 @@ async def test_any_other_path_goes_to_the_engine(sessions: Any, method: str) -> 
     assert (await sessions.show())["records"] == []
 
 
+async def test_a_server_that_is_shut_down_closes_its_sessions(sessions: Any) -> None:
+    app = sessions.server.app
+    async with app.router.lifespan_context(app):
+        assert sessions.server.sessions_open == 1
+    assert sessions.server.sessions_open == 0
+
+
 async def test_a_path_goes_on_with_the_characters_that_it_came_with(sessions: Any) -> None:
     path = "/a:b@c!d$e&f'(g)*h+i,j;k=l~m"
     assert (await sessions.client.get(f"{sessions.url}{path}?q")).text == f"GET {path}?q"
