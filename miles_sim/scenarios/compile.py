@@ -1,6 +1,5 @@
 """From a scenario to what engine and target are given."""
 
-from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any
 
@@ -18,6 +17,7 @@ def engine_settings(scenario: Scenario, session: SessionVersion = "v2") -> Engin
     the engine is asked directly, a rule is found in the whole prompt: the latest question goes first.
     """
     groups: list[list[ReplyRule]] = []
+    spoiled = _spoiled(scenario)
     tags = set()
     for question in asked(scenario.plan.steps):
         if question.tag in tags:  # the same words, and so the same reply
@@ -28,26 +28,28 @@ def engine_settings(scenario: Scenario, session: SessionVersion = "v2") -> Engin
             ReplyRule(contains=f"[{question.tag}]", attempt=attempt if attempt < last else None, reply=reply)
             for attempt, reply in enumerate(question.replies)
         ]
-        groups.append([*_spoiled(scenario, question.tag), *planned])
+        groups.append([*spoiled.get(question.tag, ()), *planned])
     if session == "direct":
         groups.reverse()
     rules = [rule for group in groups for rule in group]
     return scenario.engine.model_copy(update={"rules": (*scenario.engine.rules, *rules)})
 
 
-def _spoiled(scenario: Scenario, tag: str) -> Iterator[ReplyRule]:
-    """Replies of one question that a fault changes: each in one rollout, at one attempt."""
+def _spoiled(scenario: Scenario) -> dict[str, list[ReplyRule]]:
+    """Of each tag the replies that a fault changes: each in one rollout, at one attempt."""
+    found: dict[str, list[ReplyRule]] = {}
     if not scenario.faults:
-        return
+        return found
     from miles_sim.faults.locate import questions
     from miles_sim.scenarios.spoiled import spoiled_replies
 
-    by_key = {question.key: question for question in questions(scenario.plan) if question.tag == tag}
+    by_key = {question.key: question for question in questions(scenario.plan)}
     for spoiled in spoiled_replies(scenario):
-        place = spoiled.place
-        if place.step in by_key:
-            seed = sampling(scenario, place.rollout)["sampling_seed"] + by_key[place.step].draw
-            yield ReplyRule(contains=f"[{tag}]", attempt=place.attempt, seed=seed, reply=spoiled.reply)
+        place, question = spoiled.place, by_key[spoiled.place.step]
+        seed = sampling(scenario, place.rollout)["sampling_seed"] + question.draw
+        rule = ReplyRule(contains=f"[{question.tag}]", attempt=place.attempt, seed=seed, reply=spoiled.reply)
+        found.setdefault(question.tag, []).append(rule)
+    return found
 
 
 def sampling(scenario: Scenario, rollout: int) -> dict[str, Any]:

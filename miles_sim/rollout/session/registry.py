@@ -23,14 +23,15 @@ class Session:
     used_at: float
     requests: int = 0
     response_ids: set[str] = field(default_factory=set)
-    closed: asyncio.Event = field(default_factory=asyncio.Event)
+    over: asyncio.Future[SessionNotFoundError] = field(default_factory=lambda: asyncio.Future())
+    """Done when it is closed, with what is said from then on."""
 
     def not_found(self) -> SessionNotFoundError:
         return SessionNotFoundError(f"session_id: {self.id!r} is no open session")
 
-    async def until_closed(self) -> SessionNotFoundError:
-        await self.closed.wait()
-        return self.not_found()
+    @property
+    def closed(self) -> bool:
+        return self.over.done()
 
 
 class Sessions:
@@ -79,7 +80,8 @@ class Sessions:
     def close(self, session: Session) -> None:
         """What is under way in it ends; nothing finds it any more."""
         self._open.pop(session.id, None)
-        session.closed.set()
+        if not session.closed:
+            session.over.set_result(session.not_found())
 
     def close_all(self) -> None:
         for session in list(self._open.values()):

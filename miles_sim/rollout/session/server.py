@@ -128,7 +128,7 @@ class SessionServer:
             try:
                 sent = asked.engine_body(position.messages, position.prompt_ids, position.offsets)
                 answer = await self._send(request, session, _CHAT, _encoded(sent))
-                if session.closed.is_set():
+                if session.closed:
                     raise session.not_found()
                 if answer.status_code != 200:
                     return passed_through(check_not_elsewhere(answer))
@@ -164,7 +164,7 @@ class SessionServer:
         """The session that a request names, open still when the body is there, and that body."""
         with self._sessions.used(request.path_params["id"]) as session:
             body = await read_body(request, limit=self._settings.max_body_bytes)
-            if session.closed.is_set():
+            if session.closed:
                 raise session.not_found()
             yield session, body
 
@@ -205,7 +205,7 @@ class SessionServer:
         headers = to_engine(request.headers.items(), routing_key=session.id)
         call = Call(request.method, path, request.scope["query_string"].decode("latin-1"), headers, body)
         with self._counted():
-            return await self._upstream.send(call, unless=(_until_gone(request), session.until_closed()))
+            return await self._upstream.send(call, unless=(_until_gone(request), session.over))
 
     @contextmanager
     def _counted(self) -> Iterator[None]:

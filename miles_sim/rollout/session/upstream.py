@@ -1,10 +1,9 @@
 """The way to the engine: one request, waited for as long as someone wants the answer."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import httpx
 
@@ -46,17 +45,18 @@ class Upstream:
         # No client around it: a client would carry one session's cookies into the others.
         self._transport = transport or _connections(url)
 
-    async def send(self, call: Call, *, unless: Sequence[Coroutine[Any, Any, SessionError]]) -> Answer:
+    async def send(self, call: Call, *, unless: Sequence[Awaitable[SessionError]]) -> Answer:
         """The engine's answer, whatever its status.
 
-        `unless`: each waits for a reason to give up, which is then raised; the engine sees its client leave.
+        `unless`: each waits for a reason to give up, which is then raised; the engine sees its client leave. A future
+        among them is others' too, and goes on.
         `UpstreamTransportError` without a whole answer in time.
         """
         answer = asyncio.ensure_future(self._answer(call))
         reasons = [asyncio.ensure_future(reason) for reason in unless]
-        tasks = [answer, *reasons]
+        tasks = [answer, *(made for made, given in zip(reasons, unless, strict=True) if made is not given)]
         try:
-            await asyncio.wait(tasks, timeout=self._request_timeout, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([answer, *reasons], timeout=self._request_timeout, return_when=asyncio.FIRST_COMPLETED)
             for reason in reasons:
                 if reason.done():
                     raise reason.result()
