@@ -114,7 +114,6 @@ def asks_little(request: ChatRequest, sampling: Sampling, want: Want, reader: Re
         request.n != 1,
         request.stream,
         request.rid is not None,
-        request.top_logprobs,
         request.return_token_ids,
         request.return_cached_tokens_details,
         request.return_spec_tokens_details,

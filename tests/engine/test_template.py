@@ -26,6 +26,7 @@ FRAMES: list[dict[str, Any]] = [
     {"logprobs": True, "return_meta_info": True},
     {"logprobs": True, "return_meta_info": True, "max_tokens": 6, "stop": ["e"]},
     {"logprobs": True, "max_tokens": 8},
+    {"return_meta_info": True, "max_tokens": 8, "stop_token_ids": list(range(300, 640))},
     {"return_meta_info": True, "max_tokens": 1},
     {"max_tokens": 5, "skip_special_tokens": False, "no_stop_trim": True},
     {"logprobs": True, "top_logprobs": 2},
@@ -35,12 +36,26 @@ FRAMES: list[dict[str, Any]] = [
     {"tools": [{"type": "function", "function": {"name": "look"}}]},
     {"ignore_eos": True, "max_tokens": 30},
 ]
-TEXTS = ("hello", "short", "nothing", "break", "retract", "update", "wide", "hello", "short", "wide")
+TEXTS = (
+    "hello",
+    "short",
+    "nothing",
+    "break",
+    "retract",
+    "update",
+    "wide",
+    "hello",
+    "short",
+    "wide",
+    "other",
+    "other end",
+)
 
 
 def body(text: str, frame: dict[str, Any]) -> bytes:
     messages = [{"role": "user", "content": text}]
-    return json.dumps({"messages": messages, "input_ids": TOKENIZER.render(messages), **frame}).encode()
+    ids = TOKENIZER.render(messages) + [97] * text.endswith("end")
+    return json.dumps({"messages": messages, "input_ids": ids, **frame}).encode()
 
 
 def answers(engine: Engine, frames: list[dict[str, Any]] = FRAMES) -> list[bytes]:
@@ -67,6 +82,25 @@ def test_a_known_frame_is_answered_as_a_strange_one(
         expected = answers(whole)
     assert told == expected
     assert quick.generations == whole.generations
+
+
+def test_a_release_with_ids_on_chat_may_tell_nothing_as_null_and_the_last_prompt_id_among_logprobs(
+    make_engine: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def engine() -> Engine:
+        made = make_engine(rules=RULES)
+        profile = made.profile
+        made.profile = profile.model_copy(
+            update={
+                "chat": profile.chat.model_copy(update={"empty_content": "null"}),
+                "generate": profile.generate.model_copy(update={"default_input_logprobs": "last"}),
+            }
+        )
+        return made
+
+    told = answers(engine())
+    monkeypatch.setattr("miles_sim.engine.serving.asks_little", lambda *asked: False)
+    assert told == answers(engine())
 
 
 def test_most_answers_of_a_plain_frame_are_made_from_a_template(
