@@ -16,6 +16,10 @@ from miles_sim.verify.struck import Faults
 AGENT_TIMEOUT = 600.0
 """Seconds that the agent waits for an answer, as OpenAI's client does by default."""
 
+_EACH_ITS_OWN = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+"""A server whose handler raises closes the connection behind its answer: who used it again would now and then meet
+that, and no two plays were alike."""
+
 
 @dataclass(frozen=True)
 class Passage:
@@ -54,7 +58,7 @@ async def passage(
         return
     async with AsyncExitStack() as stack:
         outside = await stack.enter_async_context(
-            httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=None), verify=False, trust_env=False)
+            httpx.AsyncHTTPTransport(limits=_EACH_ITS_OWN, verify=False, trust_env=False)
         )
         if faults is None:
             yield Passage(PlainClient(outside, timeout=AGENT_TIMEOUT), engine_url)
