@@ -59,8 +59,9 @@ class Conversation:
     def rewrite(self, messages: Sequence[Message], omitted: frozenset[str] = frozenset()) -> None:
         """Puts other messages in the place of all: what stands behind the first that differs continues no reply, unless
         a history that was left before begins in the same way.
-        A request that carries less than those before continues none either, nor does what comes after it."""
-        if omitted - self.omitted:
+        A request without the tools that those before it had continues none either, nor does what comes after it: they
+        stand in its prompt, as nothing else does that it may leave out."""
+        if "tools" in omitted - self.omitted:
             self.replies, self.left = [], []
         self.left.append((self.messages, self.replies))
         self.messages = list(messages)

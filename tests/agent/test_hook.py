@@ -81,6 +81,12 @@ async def test_a_field_that_is_left_out_stays_out_and_opens_a_root(script: Scrip
     assert script.turns() == [("1", "say", None), ("2", "say", None), ("3", "say", "2")]
 
 
+async def test_a_field_that_no_prompt_holds_opens_none(script: Script) -> None:
+    await script.play(THREE, hook=Once("2", Deed(omitted=frozenset({"model"}))))
+    assert ["model" in body for body in script.asked] == [True, False, False]
+    assert script.turns() == [("1", "say", None), ("2", "say", "1"), ("3", "say", "2")]
+
+
 async def test_what_is_raised_before_a_request_keeps_it_from_being_made(script: Script) -> None:
     with pytest.raises(AgentCrash):
         await script.play(TWO, hook=Once("2", Deed(before=lambda: AgentCrash("gone"))))
