@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
 
-from miles_sim.campaign.collector import Collector
 from miles_sim.campaign.draw import drawn
 from miles_sim.campaign.settings import CampaignSettings, chosen_kinds
 from miles_sim.document import Document
@@ -14,6 +13,7 @@ from miles_sim.scenarios.model import Scenario, SessionVersion
 from miles_sim.targets.base import PlayError, Target
 from miles_sim.targets.catalog import open_target
 from miles_sim.transport import LocalNetwork
+from miles_sim.verify.collector import Collector
 from miles_sim.verify.judge import Judgement, judge
 from miles_sim.verify.pack import load_pack, select
 from miles_sim.verify.play import play
@@ -85,7 +85,7 @@ class UnitPlayer:
         here = settings.target == "reference" and settings.python is None and not settings.optimize
         self._shared = self._network if here else None
         self._sessions = [name.removeprefix("session.") for name in info["capabilities"] if name.startswith("session.")]
-        self._collector.begin()
+        self._collector.__enter__()
         return self
 
     def __exit__(
@@ -96,7 +96,7 @@ class UnitPlayer:
             self._loop.run_until_complete(self._network.aclose())
         finally:
             self._loop.close()
-            self._collector.end()
+            self._collector.__exit__(None, None, None)
 
     def scenario(self, number: int) -> Scenario:
         """The scenario of that number."""

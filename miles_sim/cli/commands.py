@@ -104,6 +104,7 @@ def verify(
     with honest():
         from miles_sim.cli import choices
         from miles_sim.verify.baseline import load_baseline
+        from miles_sim.verify.collector import Collector
         from miles_sim.verify.run import Run
         from miles_sim.verify.run import verify as judged
 
@@ -132,7 +133,8 @@ def verify(
                         progress=progress,
                     )
 
-        done = asyncio.run(work())
+        with Collector():
+            done = asyncio.run(work())
         _write_report(done, files, quiet)
     raise typer.Exit(HOLDS if done.report.holds else VIOLATED)
 

@@ -17,6 +17,7 @@ from miles_sim.scenarios.model import Scenario, SessionVersion
 from miles_sim.targets.base import PlayError, Target
 from miles_sim.targets.reference import ReferenceTarget
 from miles_sim.transport import LocalNetwork
+from miles_sim.verify.collector import Collector
 from miles_sim.verify.judge import Judgement
 from miles_sim.verify.pack import combine, load_pack
 from miles_sim.verify.report import Verdict
@@ -63,7 +64,9 @@ class Processes:
         try:
             case, told = await asyncio.get_running_loop().run_in_executor(self._pool, _judged, scenario, session)
         except BrokenProcessPool:
-            return None, broken_off(name, PlayError("a process that plays died", "a process that plays died"), self._in_order)
+            return None, broken_off(
+                name, PlayError("a process that plays died", "a process that plays died"), self._in_order
+            )
         return case, [
             Judgement(self._rules[one.rule], name, one.verdict, one.witnesses, one.violations, one.reason)
             for one in told
@@ -78,6 +81,7 @@ class _Side:
     network: LocalNetwork
     target: Target
     rules: Sequence[Rule]
+    collector: Collector
 
 
 _side: _Side | None = None
@@ -90,7 +94,8 @@ def _begin(ids: Sequence[str], packs: Sequence[str]) -> None:
     logging.getLogger("miles_sim").addHandler(logging.NullHandler())
     every = {rule.id: rule for rule in combine([load_pack(CONTRACTS), *map(load_pack, packs)])}
     network = LocalNetwork()
-    _side = _Side(asyncio.new_event_loop(), network, ReferenceTarget(network), [every[id] for id in ids])
+    target, rules = ReferenceTarget(network), [every[id] for id in ids]
+    _side = _Side(asyncio.new_event_loop(), network, target, rules, Collector().__enter__())
 
 
 def _judged(scenario: Scenario, session: SessionVersion) -> tuple[Case | None, list[Told]]:
@@ -98,4 +103,5 @@ def _judged(scenario: Scenario, session: SessionVersion) -> tuple[Case | None, l
         raise RuntimeError("a process plays before it has begun")
     work = judged(scenario, session, _side.target, _side.rules, network=_side.network)
     case, judgements = _side.loop.run_until_complete(work)
+    _side.collector.played()
     return case, [Told(j.rule.id, j.verdict, j.witnesses, j.violations, j.reason) for j in judgements]

@@ -1,4 +1,4 @@
-"""The collector of cyclic garbage in a campaign: in charge while it lasts, and as it was after."""
+"""The collector of cyclic garbage: in charge while it lasts, and as it was after."""
 
 import gc
 import weakref
@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from miles_sim.campaign.collector import Collector
+from miles_sim.verify.collector import Collector
 
 
 class Ring:
@@ -26,21 +26,15 @@ def as_it_was() -> Iterator[None]:
 
 
 def test_what_a_scenario_leaves_is_gone_when_it_is_over() -> None:
-    collector = Collector()
-    collector.begin()
-    try:
+    with Collector() as collector:
         for _ in range(5):
             left = weakref.ref(Ring())
             collector.played()
             assert left() is None
-    finally:
-        collector.end()
 
 
 def test_what_stays_is_looked_at_ever_more_rarely() -> None:
-    collector = Collector()
-    collector.begin()
-    try:
+    with Collector() as collector:
         kept, counts = [], []
         for _ in range(8):
             collector.played()
@@ -49,5 +43,3 @@ def test_what_stays_is_looked_at_ever_more_rarely() -> None:
         assert [new > old for old, new in pairwise(counts)] == [
             True, False, True, False, False, False, True,
         ]  # fmt: skip
-    finally:
-        collector.end()
