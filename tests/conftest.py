@@ -1,6 +1,8 @@
-"""Hypothesis without wall-clock verdicts: a slow machine is no fault of the code. Browser tests where one is named."""
+"""Hypothesis without wall-clock verdicts: a slow machine is no fault of the code. Browser tests where one is named.
+Ctrl-C for what tests start, even where a shell has these tests in the background, for which it is switched off."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -8,6 +10,8 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("miles-sim", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("miles-sim")
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 NEEDS = {"browser": "MILES_SIM_CHROMIUM", "sglang": "MILES_SIM_SGLANG_PYTHON", "miles": "MILES_SIM_MILES_PYTHON"}
 """Environment variables that name what the tests with a marker need."""

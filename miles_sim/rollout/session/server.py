@@ -205,7 +205,7 @@ class SessionServer:
         headers = to_engine(request.headers.items(), routing_key=session.id)
         call = Call(request.method, path, request.scope["query_string"].decode("latin-1"), headers, body)
         with self._counted():
-            return await self._upstream.send(call, unless=(_until_gone(request), session.over))
+            return await self._upstream.send(call, unless=(lambda: _until_gone(request), lambda: session.over))
 
     @contextmanager
     def _counted(self) -> Iterator[None]:

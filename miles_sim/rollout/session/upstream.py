@@ -1,9 +1,10 @@
 """The way to the engine: one request, waited for as long as someone wants the answer."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import httpx
 
@@ -45,17 +46,22 @@ class Upstream:
         # No client around it: a client would carry one session's cookies into the others.
         self._transport = transport or _connections(url)
 
-    async def send(self, call: Call, *, unless: Sequence[Awaitable[SessionError]]) -> Answer:
+    async def send(self, call: Call, *, unless: Sequence[Callable[[], Awaitable[SessionError]]]) -> Answer:
         """The engine's answer, whatever its status.
 
-        `unless`: each waits for a reason to give up, which is then raised; the engine sees its client leave. A future
-        among them is others' too, and goes on.
+        `unless`: each gives what waits for a reason to give up, which is then raised; the engine sees its client
+        leave. A future that is given is others' too, and goes on.
         `UpstreamTransportError` without a whole answer in time.
         """
         answer = asyncio.ensure_future(self._answer(call))
-        reasons = [asyncio.ensure_future(reason) for reason in unless]
-        tasks = [answer, *(made for made, given in zip(reasons, unless, strict=True) if made is not given)]
+        tasks: list[asyncio.Future[Any]] = [answer]
         try:
+            await asyncio.sleep(0)
+            if answer.done():  # as an engine in this process has: nothing need be waited for
+                return answer.result()
+            given = [reason() for reason in unless]
+            reasons = [asyncio.ensure_future(each) for each in given]
+            tasks += [made for made, each in zip(reasons, given, strict=True) if made is not each]
             await asyncio.wait([answer, *reasons], timeout=self._request_timeout, return_when=asyncio.FIRST_COMPLETED)
             for reason in reasons:
                 if reason.done():
@@ -66,7 +72,10 @@ class Upstream:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            if len(tasks) > 1 or not answer.done():
+                await asyncio.gather(*tasks, return_exceptions=True)
+            elif not answer.cancelled():
+                answer.exception()  # read, so that nothing warns of one that nobody waits for
 
     async def aclose(self) -> None:
         if self._owned:

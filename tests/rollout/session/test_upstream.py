@@ -1,7 +1,9 @@
 """The way to the engine: how long it is waited for, whose certificate is checked, whose a connection is."""
 
 import asyncio
+import gc
 import ssl
+from collections.abc import Awaitable
 from typing import Any
 
 import httpx
@@ -95,5 +97,35 @@ async def test_when_a_request_is_given_up_nothing_of_it_is_under_way() -> None:
     transport = Endless()
     upstream = Upstream("http://engine", request_timeout=5.0, transport=transport)
     with pytest.raises(ClientGoneError, match="left"):
-        await upstream.send(Call("GET", "a", "", [], b""), unless=[reason()])
+        await upstream.send(Call("GET", "a", "", [], b""), unless=[reason])
     assert transport.left
+
+
+class AtOnce(Noting):
+    """An engine of this process: it has answered when it has been asked."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=b"done")
+
+
+async def test_what_is_answered_at_once_is_waited_for_by_nobody() -> None:
+    def reason() -> Awaitable[SessionError]:
+        raise AssertionError("nobody need be asked")
+
+    upstream = Upstream("http://engine", request_timeout=5.0, transport=AtOnce())
+    answer = await upstream.send(Call("GET", "a", "", [], b""), unless=[reason])
+    assert (answer.status_code, answer.body) == (200, b"done")
+
+
+async def test_who_is_cancelled_before_the_answer_is_read_leaves_no_error_unread() -> None:
+    unread: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unread.append(context))
+    upstream = Upstream("http://engine", request_timeout=5.0, transport=Silent())
+    asking = asyncio.ensure_future(upstream.send(Call("GET", "a", "", [], b""), unless=()))
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    del asking
+    gc.collect()
+    assert unread == []
