@@ -117,6 +117,13 @@ def test_cut_at_each_position_of_two_turns(delimited: Any, settings: RolloutSett
         assert (sample.status is Status.TRUNCATED) == (limit < whole), limit
 
 
+def test_a_generation_that_fits_whole_is_not_told_as_cut(forest: Any, settings: RolloutSettings) -> None:
+    first = forest.grow()
+    path = forest.grow(first, role="tool").path
+    sample = build(forest, path, settings, len(first.record.prompt_ids) + len(first.output))
+    assert [segment.get("dropped") for segment in sample.metadata["lifecycle"]] == [None, "max_seq_len"]
+
+
 def test_stop_that_opens_the_next_message_stays_trainable(delimited: Any, settings: RolloutSettings) -> None:
     first = delimited.grow(finish="tool_calls")
     second = delimited.grow(first, role="tool")

@@ -108,6 +108,10 @@ def test_steps_come_by_group_and_id_and_those_of_no_group_last() -> None:
     assert trim(samples, 1).steps == [[4], [2], [5], [1], [3], [0]]
 
 
+def test_the_first_two_groups_stay_apart() -> None:
+    assert trim([row(2, group=0), row(1, group=1)], 1).steps == [[0], [1]]
+
+
 def test_leaves_of_a_rollout_come_by_their_ids() -> None:
     samples = [row(1, 1), row(0, 0), row(1, 1)]
     samples[0].tokens, samples[2].tokens = [5, 6], [5]

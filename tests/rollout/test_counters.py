@@ -19,6 +19,12 @@ def test_each_spelling_is_read(accepted: str, drafted: str) -> None:
     assert read_spec(meta_info) == SpecInfo(5, 9, 3, 9)
 
 
+@pytest.mark.parametrize(("accepted", "drafted"), SPELLINGS)
+def test_a_counter_that_comes_alone_is_read_under_its_spelling(accepted: str, drafted: str) -> None:
+    assert read_spec({accepted: 5}) == SpecInfo(5, 0, 0, 0)
+    assert read_spec({drafted: 9}) == SpecInfo(0, 9, 0, 0)
+
+
 def test_old_names_beside_new_ones_count_once() -> None:
     meta_info = {name: value for pair in SPELLINGS for name, value in zip(pair, (5, 9), strict=True)}
     assert read_spec(meta_info | {"spec_verify_ct": 3, "completion_tokens": 9}) == SpecInfo(5, 9, 3, 9)
@@ -62,6 +68,11 @@ def test_generation_without_step_count_does_not_inflate_the_length() -> None:
 def test_id_of_the_prefill_counts_as_completion() -> None:
     told = read_spec({"spec_verify_ct": 3, "completion_tokens": 9})
     assert (told + read_spec({"completion_tokens": 1})).accept_length == 10 / 3
+
+
+@pytest.mark.parametrize(("completion", "uncounted"), [(0, 0), (1, 0), (2, 2), (3, 3)])
+def test_without_a_step_count_all_but_the_prefills_id_is_uncounted(completion: int, uncounted: int) -> None:
+    assert read_spec({"completion_tokens": completion}).uncounted_token_num == uncounted
 
 
 @pytest.mark.parametrize("value", [-1, "3", 1.5, True, [1]])

@@ -125,6 +125,18 @@ def test_mismatches_are_a_share_of_what_could_be_compared() -> None:
     assert "tito_session_mismatch_rate" not in compute_metrics([unchecked])
 
 
+def test_a_mismatch_counts_where_the_ids_were_left_out_of_the_metadata() -> None:
+    drifted = Sample(metadata={"tito_session_mismatch": [{"type": "non_assistant_text"}]})
+    assert compute_metrics([drifted, Sample()])["tito_session_mismatch_rate"] == 1.0
+
+
+def test_prompts_that_teach_nothing_are_told_by_the_reward_that_is_asked_for() -> None:
+    rewards = [{"a": 1.0, "b": 0.0}, {"a": 1.0, "b": 0.5}]
+    rows = [Sample(group_index=0, index=n, reward=reward) for n, reward in enumerate(rewards)]
+    assert compute_metrics(rows, reward_key="a")["zero_std/count_1.0"] == 1.0
+    assert "zero_std/count_1.0" not in compute_metrics(rows, reward_key="b")
+
+
 def test_an_untouched_session_raises_no_alarm(forest: Any, settings: Any) -> None:
     first = forest.grow()
     forest.grow(first, role="tool")
@@ -160,6 +172,8 @@ def test_ids_that_one_leaf_dropped_and_another_kept_are_not_lost(forest: Any, se
     assert not any(name.startswith("dropped") for name in compute_metrics([short, kept]))
     assert compute_metrics([short, short])["dropped/max_seq_len_tokens"] == 3
     assert compute_metrics([Sample(metadata={"dropped": counts})])["dropped/max_seq_len_tokens"] == 3
+    other = Sample(rollout_id=1, metadata=short.metadata)
+    assert compute_metrics([short, other])["dropped/max_seq_len_tokens"] == 6
 
 
 @pytest.mark.parametrize("rows", [[], [Sample(status=Status.ABORTED)] * 3, [Sample(status=Status.FAILED)]])

@@ -102,6 +102,16 @@ def test_behind_the_bytes_of_two_ids_the_search_goes_on() -> None:
     first = Record(0, None, [9], [7], [0.0], "stop", "a", {}, [], {})
     path = [first, replace(first, seq=1, parent=0, prompt_ids=[9, 7, 1])]
     assert template_mismatch(path, Spelled([9, 256, 0, 1])) == []  # type: ignore[arg-type]
+    path = [first, replace(first, seq=1, parent=0, prompt_ids=[9, 7, 0])]
+    assert template_mismatch(path, Spelled([9, 256, 0])) == []  # type: ignore[arg-type]
+    assert template_mismatch(path, Spelled([9, 5, 0])) == []  # type: ignore[arg-type]
+
+
+def test_what_stands_only_in_what_was_passed_is_not_found() -> None:
+    first = Record(0, None, [1, 2, 3, 4], [7], [0.0], "stop", "a", {}, [], {})
+    path = [first, replace(first, seq=1, parent=0, prompt_ids=[1, 2, 3, 4, 7, 4])]
+    (fault,) = template_mismatch(path, Spelled([1, 2, 3, 4, 7, 6]))  # type: ignore[arg-type]
+    assert (fault["segment_index"], fault["expected_text"], fault["actual_text"]) == (1, "7", "4")
 
 
 def test_what_a_request_told_the_template_goes_into_the_canonical_rendering(forest: Any) -> None:

@@ -11,6 +11,7 @@ from miles_sim.rollout.assembly import assemble
 from miles_sim.rollout.collect import collect
 from miles_sim.rollout.errors import AssemblyError
 from miles_sim.rollout.record import Record
+from miles_sim.rollout.replay import REPLAY_FIELDS, stitch
 from miles_sim.rollout.sample import Sample, Status
 from miles_sim.rollout.settings import RolloutSettings
 
@@ -63,6 +64,20 @@ def test_rows_asked_for_from_an_offset_are_put_in_place(forest: Any) -> None:
     whole = [with_rows(node.record) for node in (first, second, third)]
     expected = build(forest, whole).rollout_routed_experts
     assert np.array_equal(build(forest, patches).rollout_routed_experts, expected)
+
+
+def test_ids_that_were_trimmed_take_their_rows_along_whatever_row_a_reply_begins_with(forest: Any) -> None:
+    records = [node.record for node in path(forest)]
+    ends = [
+        len(record.prompt_ids) + len(record.output_ids) - trimmed
+        for record, trimmed in zip(records, (0, 3, 0), strict=True)
+    ]
+
+    def rows(*starts: int) -> Any:
+        told = [with_rows(record, start) for record, start in zip(records, starts, strict=True)]
+        return stitch(REPLAY_FIELDS[0], list(zip(told, ends, strict=True)), ends[-1], SETTINGS)
+
+    assert np.array_equal(rows(0, 2, 0), rows(0, 0, 0))
 
 
 def test_offset_beyond_what_is_known_is_refused(forest: Any) -> None:

@@ -281,6 +281,15 @@ def test_postprocessor_that_misbehaves_is_named(hook: Any, forest: Any, settings
         gather(forest, settings, sample_postprocessor=hook)
 
 
+@pytest.mark.parametrize("setting", ["sample_picker", "sample_postprocessor"])
+def test_a_hook_of_a_setting_is_named_as_it_is_spelt_there(
+    setting: str, forest: Any, settings: RolloutSettings
+) -> None:
+    forest.grow()
+    with pytest.raises(AssemblyError, match=rf"^{setting} 'operator\.add': raised TypeError"):
+        gather(forest, settings, **{setting: "operator.add"})
+
+
 def test_a_hook_without_a_name_is_named_by_its_kind(forest: Any, settings: RolloutSettings) -> None:
     forest.grow()
 

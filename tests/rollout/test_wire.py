@@ -202,6 +202,7 @@ def set_tensor(name: str, value: Any) -> Callable[[dict[str, Any], dict[str, Any
         (set_row(spec_info={"spec_verify_ct": -1}), "spec_verify_ct"),
         (set_row(prefix_cache_info={"speed": 1}), "speed"),
         (set_row(reward="high"), rf"^{META}\.samples\[0\]\.reward: 'high' is not int, float, dict, null$"),
+        (lambda tensors, meta: meta.update(samples=[7]), rf"^{META}\.samples\[0\]: 7 is not "),
         (set_row(nulls=["tokens"]), "nulls"),
         (set_row(nulls=["metadata"]), "nulls"),
         (set_row(nulls=["loss_mask"]), r"loss_mask\.0"),
@@ -219,8 +220,9 @@ def test_what_is_no_payload_is_refused(payload: bytes) -> None:
 
 
 def test_meta_that_is_no_json_is_refused() -> None:
-    with pytest.raises(WireError, match=META):
-        decode_samples(save({META: np.frombuffer(b"{", dtype=np.uint8)}), Sample(), session="v2")
+    for meta, found in ((b"{", "no JSON"), (b"[]", r"\[\] is not dict")):
+        with pytest.raises(WireError, match=f"^{META}: {found}"):
+            decode_samples(save({META: np.frombuffer(meta, dtype=np.uint8)}), Sample(), session="v2")
 
 
 @pytest.mark.parametrize(

@@ -262,6 +262,8 @@ async def test_an_engine_that_is_not_there_is_one_aborted_sample(direct: Any) ->
     direct.engine.instead = refuse
     sample = await direct()
     assert (sample.status, sample.response_length, sample.rollout_log_probs) == (Status.ABORTED, 0, [])
+    told = {"type": "UpstreamTransportError", "message": "engine: ConnectError: refused"}
+    assert sample.metadata["engine_error"] == told
     direct.engine.instead = None
     assert (await direct(sample)).response == "forty-two"
 

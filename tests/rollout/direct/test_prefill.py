@@ -96,9 +96,9 @@ async def test_scores_that_do_not_fit_are_refused(change: Any, named: str) -> No
         await scored(sample(), change)
 
 
-@pytest.mark.parametrize("body", [b"[]", b"{}", b"no"])
-def test_a_body_without_meta_info_is_refused(body: bytes) -> None:
-    with pytest.raises(UpstreamResponseError):
+@pytest.mark.parametrize(("body", "named"), [(b"[]", "body: "), (b"{}", "meta_info: "), (b"no", "body: ")])
+def test_a_body_without_meta_info_is_refused(body: bytes, named: str) -> None:
+    with pytest.raises(UpstreamResponseError, match=f"^{named}"):
         read_scores(body, [1])
 
 

@@ -42,6 +42,13 @@ def test_a_sound_reply_gives_ids_logprobs_and_what_was_matched() -> None:
     assert (found.response_id, found.finish_reason, found.matched, found.untold) == ("ab", "stop", 105, 0)
 
 
+@pytest.mark.parametrize("matched", [None, True, 1.5, [105], {"id": 105}])
+def test_nothing_but_an_id_or_a_text_was_matched(matched: Any) -> None:
+    changed = reply()
+    changed["meta_info"]["finish_reason"]["matched"] = matched
+    assert read(changed).matched is None
+
+
 @pytest.mark.parametrize("body", [b"", b"<html>", b"null", b'"text"'])
 def test_a_body_that_is_no_json_object_is_refused(body: bytes) -> None:
     with pytest.raises(UpstreamResponseError, match="body"):

@@ -51,7 +51,7 @@ def test_a_reply_is_known_by_who_said_it_and_what_was_said() -> None:
 
 
 def test_no_list_of_tools_is_an_empty_one() -> None:
-    assert tools_key(None) == tools_key([]) != tools_key([{"type": "function"}])
+    assert tools_key(None) == tools_key([]) == b"" != tools_key([{"type": "function"}])
 
 
 def test_calls_that_are_no_list_are_told_apart_too() -> None:

@@ -121,3 +121,21 @@ async def test_whatever_is_appended_the_prompt_is_the_conversation_in_one_piece(
     payload = (await sessions.client.post(sessions.url + "/samples")).content
     (sample,) = decode_samples(payload, Sample(index=1), session=session).samples  # type: ignore[arg-type]
     assert "tito_session_mismatch" not in sample.metadata
+
+
+class Drifting(ByteTokenizer):
+    """Writes the second id of every history otherwise than it was."""
+
+    def extend(self, *given: Any, **options: Any) -> list[int]:
+        first, second, *rest = super().extend(*given, **options)
+        return [first, second + 1, *rest]
+
+
+async def test_a_prompt_that_changes_what_was_sampled_is_500_at_the_id_that_differs(opened: Any, user: Any) -> None:
+    sessions = await opened(Drifting("chatml"))
+    reply = await sessions.say(user("one"))
+    stored = len((await sessions.show())["metadata"]["accumulated_token_ids"])
+    response = await sessions.chat(user("one"), reply, user("two"))
+    assert response.status_code == 500
+    assert response.json()["error"].startswith(f"input_ids[1]: differ from the {stored} stored ids")
+    assert len((await sessions.show())["records"]) == 1

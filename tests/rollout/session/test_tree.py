@@ -80,6 +80,18 @@ async def test_siblings_under_way_together_are_twins_and_later_ones_are_not(v2: 
     }
 
 
+async def test_under_way_together_behind_different_generations_are_no_twins(v2: Any, user: Any) -> None:
+    first = await v2.say(user("one"))
+    second = await v2.say(user("one"), first, user("two"))
+    hold = v2.engine.hold()
+    slow = asyncio.create_task(v2.chat(user("one"), first, user("three")))
+    await hold.arrival()
+    await v2.say(user("one"), first, user("two"), second, user("four"))
+    hold.released.set()
+    assert (await slow).status_code == 200
+    assert [made.concurrent_with for made in records(v2)] == [frozenset()] * 4
+
+
 async def test_one_that_started_before_the_other_ended_is_its_twin_on_both_sides(v2: Any, user: Any) -> None:
     early, late = v2.engine.hold(), v2.engine.hold()
     first = asyncio.create_task(v2.chat(user("one")))
