@@ -1,4 +1,4 @@
-"""Baselines: the known violations of one target version, each with its reason; strict both ways."""
+"""Baselines: the known violations of one target version, each with its reason; strict both ways but for races."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,6 +17,8 @@ class Known(Document):
     reason: str = Field(min_length=1)
     link: str = Field(min_length=1)
     """Where it is reported or explained."""
+    varies: bool = False
+    """It fails in some runs and holds in others, a race as the reason says: neither is an error."""
 
 
 class Baseline(Document):

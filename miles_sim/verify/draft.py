@@ -14,7 +14,8 @@ OPEN = "TODO"
 
 
 def draft(report: Report, known: Baseline | None = None) -> Baseline:
-    """Every violation of `report`, seen or known. Entries of `known` stay, less the cases that they no longer fit.
+    """Every violation of `report`, seen or known. Entries of `known` stay, less the cases that they no longer fit;
+    what varies stays whole.
 
     A case that no entry lists joins the contract's entry where there is exactly one; else it waits in one of its own.
     """
@@ -23,8 +24,9 @@ def draft(report: Report, known: Baseline | None = None) -> Baseline:
         if result.verdict in (Verdict.VIOLATION, Verdict.KNOWN):
             violated[result.contract][result.scenario] = result.message
     entries: list[Known] = []
-    for contract in sorted(violated):
-        mine = [entry for entry in (known.known if known else ()) if entry.contract == contract]
+    listed = known.known if known else ()
+    for contract in sorted({*violated, *(entry.contract for entry in listed if entry.varies)}):
+        mine = [entry for entry in listed if entry.contract == contract]
         entries += _entries(contract, violated[contract], mine)
     return Baseline(target=report.target.name, version=report.target.version, known=tuple(entries))
 
@@ -32,8 +34,8 @@ def draft(report: Report, known: Baseline | None = None) -> Baseline:
 def _entries(contract: str, cases: Mapping[str, str], mine: Sequence[Known]) -> list[Known]:
     listed = {scenario for entry in mine for scenario in entry.scenarios}
     fresh = [case for case in cases if case not in listed]
-    kept = {number: [s for s in entry.scenarios if s in cases] for number, entry in enumerate(mine)}
-    if len(mine) == 1:
+    kept = {number: [s for s in entry.scenarios if s in cases or entry.varies] for number, entry in enumerate(mine)}
+    if len(mine) == 1 and not mine[0].varies:
         kept[0] += fresh
         fresh = []
     entries = [
@@ -49,6 +51,6 @@ def _entries(contract: str, cases: Mapping[str, str], mine: Sequence[Known]) -> 
 
 def baseline_text(baseline: Baseline) -> str:
     """The YAML file of a baseline."""
-    document: dict[str, Any] = baseline.model_dump(mode="json")
+    document: dict[str, Any] = baseline.model_dump(mode="json", exclude_defaults=True)
     text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=118)
     return text

@@ -24,7 +24,7 @@ from miles_sim.verify.report import Report
 from miles_sim.verify.session_routes import SessionRoutes
 
 MODELS: dict[str, tuple[type[BaseModel], int]] = {
-    "baseline": (Baseline, 1),
+    "baseline": (Baseline, 2),
     "bisection": (Bisection, 1),
     "comparison": (Comparison, 1),
     "diagnosis": (Diagnosis, 1),

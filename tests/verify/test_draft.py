@@ -59,3 +59,12 @@ def test_the_text_is_a_baseline_and_the_command_prints_it(tmp_path: Path) -> Non
     written = tmp_path / "baseline.yaml"
     written.write_text(result.output)
     assert load_baseline(written, contracts=["status/mapped"]) == draft(made)
+
+
+def test_what_varies_stays_though_it_held_this_time() -> None:
+    (entry,) = known(("a/a", ("one/v1",), "a race")).known
+    old = Baseline(target="miles", version="1.1", known=(entry.model_copy(update={"varies": True}),))
+    made = draft(report(("a/a", "two/v1"), passed=(("a/a", "one/v1"),)), old)
+    assert [(e.scenarios, e.varies) for e in made.known] == [(("one/v1",), True), (("two/v1",), False)]
+    assert draft(report(), old).known == old.known
+    assert "varies: true" in baseline_text(made)

@@ -103,3 +103,14 @@ def test_a_rule_over_sessions_that_the_target_lacks_is_not_applicable() -> None:
         "needs session.v2: it is linear",
     )
     assert made.holds
+
+
+def test_what_varies_may_hold_or_fail_and_its_entry_is_answered_either_way() -> None:
+    (entry,) = known("a/v2").known
+    baseline = Baseline(target="t", version="1", known=(entry.model_copy(update={"varies": True}),))
+    held = report(judgement("a/v2", Verdict.PASS), baseline=baseline)
+    assert (held.results[0].verdict, held.unmatched_baseline, held.holds) == (Verdict.PASS, (), True)
+    failed = report(judgement("a/v2", Verdict.VIOLATION), baseline=baseline)
+    assert (failed.results[0].verdict, failed.holds) == (Verdict.KNOWN, True)
+    other = report(judgement("b/v2", Verdict.PASS), baseline=baseline)
+    assert other.unmatched_baseline == ("own/rule on a/v2",)
