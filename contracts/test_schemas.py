@@ -66,10 +66,6 @@ def test_documents_of_a_run_fit_their_schema(run: Run) -> None:
         _valid("observation", case.observation.model_dump(mode="json", by_alias=True))
 
 
-def test_the_committed_table_of_open_rows_fits_its_schema() -> None:
-    _valid("open-rows", json.loads((FOLDER.parents[1] / "docs" / "open-rows.json").read_bytes()))
-
-
 def test_payloads_of_a_run_fit_the_samples_wire(run: Run) -> None:
     payloads = [rollout.view.payload for case in run.cases.values() for rollout in case.rollouts]
     told = [payload for payload in payloads if payload is not None]

@@ -1,13 +1,16 @@
 """Known bugs are filled in from a report, case by case."""
 
+import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from miles_sim.document import DocumentError
 from miles_sim.report.open_rows import open_rows_page
 from miles_sim.verify.open_rows import OpenRow, OpenRows, Sign, filled, load_open_rows
 from miles_sim.verify.report import ContractView, Finding, Report, Result, Summary, TargetView, Verdict
+from miles_sim.verify.schemas import schema
 
 
 def result(scenario: str, verdict: Verdict, message: str = "", where: str = "") -> Result:
@@ -89,3 +92,8 @@ def test_the_committed_page_is_what_the_committed_rows_say() -> None:
     docs = Path(__file__).parents[2] / "docs"
     page = open_rows_page(load_open_rows(docs / "open-rows.json"))
     assert page == (docs / "open-rows.md").read_text(encoding="utf-8")
+
+
+def test_the_committed_table_fits_its_schema() -> None:
+    table = Path(__file__).parents[2] / "docs" / "open-rows.json"
+    jsonschema.Draft202012Validator(schema("open-rows")).validate(json.loads(table.read_bytes()))
