@@ -72,8 +72,8 @@ def _tolerated(case: Case, rollout: RolloutCase, each: Fired, see: Recorder, whe
 def _rejected(case: Case, rollout: RolloutCase, each: Fired, kind: Kind, see: Recorder, where: str) -> None:
     """Its request failed, or its rollout did; and what nobody was answered with is in no sample.
 
-    Where the request was delivered more than once, the copy that was struck may be one whose answer nobody waited for:
-    then nobody was answered with what it spoiled, and nobody need notice.
+    Where it was delivered more than once, or asked again when all was over, the copy that was struck may be one whose
+    answer nobody waited for: then nobody was answered with what it spoiled, and nobody need notice.
     """
     refused = failures(rollout, each.step) > 0 or rollout.view.error is not None or is_told(rollout)
     told = {turn.response_id for turn in rollout.turns}
@@ -88,9 +88,9 @@ def _rejected(case: Case, rollout: RolloutCase, each: Fired, kind: Kind, see: Re
 
 
 def _copied(case: Case, rollout: RolloutCase, step: str) -> bool:
-    """A fault between agent and session server delivered what this step asks more than once."""
+    """What this step asks was delivered more than once, by its agent or between it and the session server."""
     return any(
-        kind.copies > 1 and kind.edge == "session" and other.step == step for other, kind in fired(case, rollout)
+        kind.copies > 1 and kind.edge != "driver" and other.step == step for other, kind in fired(case, rollout)
     )
 
 

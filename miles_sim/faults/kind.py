@@ -45,7 +45,8 @@ class Kind:
     """Session version to the verdict where it is another one."""
     copies: int
     """How often the request that it strikes is delivered, one after the other or at once; who asked is given the last
-    answer. What else strikes there on its way further down may so strike a copy whose answer nobody waits for."""
+    answer, or, where the agent asks again when all is over, the first. What else strikes there on its way further down
+    may so strike a copy whose answer nobody waits for."""
     takes_all: bool
     """All that the rollout made may be lost with it, which is then told. False: what stands recorded is kept."""
     at: str | None
@@ -65,7 +66,7 @@ class Kind:
 
 
 _KINDS: dict[str, Kind] = {}
-_COPIED = frozenset({"session", "driver"})
+_COPIED = frozenset({"agent", "session", "driver"})
 """Edges on which a request may be delivered more than once."""
 
 

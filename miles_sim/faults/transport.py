@@ -111,7 +111,7 @@ class FaultTransport(httpx.AsyncBaseTransport):
             raise httpx.ConnectError("all connection attempts failed", request=request)
         if strike.ending == "refused":
             raise httpx.ConnectError("all connection attempts failed", request=request)
-        answers = await self._delivered(strike, asked, request)
+        answers = await self._delivered(meeting, asked, request)
         self._injector.answered(meeting, answers)
         await self._befall(strike, "after", request)
         changed = self._changed(meeting, answers, asked)
@@ -164,11 +164,21 @@ class FaultTransport(httpx.AsyncBaseTransport):
             entry.lost += names_of(answers[:-1] if whole else answers)
         return changed
 
-    async def _delivered(self, strike: Strike, asked: Asked, request: httpx.Request) -> list[Answer]:
+    async def _delivered(self, meeting: Meeting, asked: Asked, request: httpx.Request) -> list[Answer]:
+        """The answers to all copies. Who asks may leave between two of them: what was answered until then is lost."""
+        strike = meeting.strike
         sent = strike.ask(asked)
         if strike.at_once:
             return list(await asyncio.gather(*(self._deliver(sent, request) for _ in range(strike.deliveries))))
-        return [await self._deliver(sent, request) for _ in range(strike.deliveries)]
+        answers: list[Answer] = []
+        try:
+            for _ in range(strike.deliveries):
+                answers.append(await self._deliver(sent, request))
+        except BaseException:
+            if meeting.entry is not None:
+                meeting.entry.lost += names_of(answers)
+            raise
+        return answers
 
     async def _deliver(self, asked: Asked, request: httpx.Request) -> Answer:
         headers = [(name, value) for name, value in asked.headers if name.lower() != "content-length"]

@@ -44,11 +44,13 @@ def test_a_kind_declares_how_often_it_delivers_a_request(name: str) -> None:
     assert kind.copies == max(1, strike.deliveries)
 
 
-@pytest.mark.parametrize(("edge", "copies"), [("session", 0), ("engine", 2), ("agent", 2)])
+@pytest.mark.parametrize(("edge", "copies"), [("session", 0), ("engine", 2), ("model", 2)])
 def test_copies_that_no_edge_delivers_are_refused(edge: Any, copies: int) -> None:
     """A request is delivered as often as somebody on its way makes it."""
     enter = kind("odd", layer="session", edge=edge, verdict="reject", reason="a test", copies=copies)
-    with pytest.raises(ValueError, match=rf"kind 'odd': copies: {copies} is not 1, or more on driver or session"):
+    with pytest.raises(
+        ValueError, match=rf"kind 'odd': copies: {copies} is not 1, or more on agent or driver or session"
+    ):
         enter(test_copies_that_no_edge_delivers_are_refused)
     assert "odd" not in kinds()
 

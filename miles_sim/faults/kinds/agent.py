@@ -140,6 +140,7 @@ def _past_node_cap(params: Requests, doing: Doing, random: Random) -> Deed:
     edge="agent",
     verdict="tolerate",
     reason="samples are made of what was there when they were collected; what comes later changes none of them",
+    copies=2,
 )
 def _asks_after_collect(params: NoParams, doing: Doing, random: Random) -> Deed:
     """A part of the agent lives on: it asks again when its samples have been collected."""
@@ -153,6 +154,7 @@ def _asks_after_collect(params: NoParams, doing: Doing, random: Random) -> Deed:
     edge="agent",
     verdict="tolerate",
     reason="the session is gone: the request is refused, opens none, and changes no sample",
+    copies=2,
 )
 def _asks_after_delete(params: NoParams, doing: Doing, random: Random) -> Deed:
     """A part of the agent lives on: it asks again when its session has been deleted."""

@@ -10,6 +10,8 @@ from miles_sim.scenarios.model import Scenario
 from miles_sim.targets.observation import SampleView
 from miles_sim.targets.reference import ReferenceTarget
 from miles_sim.transport import LocalNetwork
+from miles_sim.verify.judge import judge
+from miles_sim.verify.pack import load_pack
 from miles_sim.verify.play import play
 from miles_sim.verify.rule import Case
 
@@ -138,3 +140,41 @@ def test_a_play_again_gives_the_same(name: str) -> None:
     one, other = case(name), case(name)
     assert one.ledger == other.ledger
     assert [bare(rollout.samples) for rollout in one.rollouts] == [bare(rollout.samples) for rollout in other.rollouts]
+
+
+ONE_QUESTION = {
+    "name": "one-question",
+    "title": "One question under two faults",
+    "sessions": ("v2",),
+    "rollouts": ({"index": 0},),
+    "plan": {"steps": ({"do": "say", "key": "1", "words": 3},), "retries": 1},
+}
+
+
+def under(*faults: dict[str, Any]) -> Case:
+    return played(Scenario.model_validate({**ONE_QUESTION, "faults": faults}))
+
+
+def broken(found: Case) -> list[str]:
+    rules = [rule for rule in load_pack() if rule.id != "faults/fired"]
+    return [judgement.rule.id for judgement in judge(found, rules) if judgement.violations]
+
+
+def test_what_a_copy_was_answered_before_its_agent_left_is_told_as_lost() -> None:
+    found = under(
+        {"kind": "session-chat-twice", "where": {"step": "1"}},
+        {"kind": "consumer-hangs-up-before", "where": {"step": "1", "attempt": 1}},
+    )
+    twice = found.ledger.fired[0]
+    assert len(twice.lost) == 1
+    assert {*twice.lost} <= {generation.id for generation in found.ledger.generations}
+    assert broken(found) == []
+
+
+def test_a_fault_that_strikes_a_question_asked_when_all_is_over_need_not_be_noticed() -> None:
+    found = under(
+        {"kind": "agent-asks-after-collect", "where": {"step": "1"}},
+        {"kind": "payload-choices-empty", "where": {"step": "1", "attempt": 1}},
+    )
+    assert [fired.kind for fired in found.ledger.fired] == ["agent-asks-after-collect", "payload-choices-empty"]
+    assert broken(found) == []
