@@ -15,7 +15,23 @@ _FIXED = frozenset(
 """Headers that the client sets: who sets them himself has httpx merge them."""
 
 
-class WholeResponse(httpx.Response):
+class _Whole:
+    """A message whose body is there."""
+
+    _whole: bytes
+
+    @property
+    def content(self) -> bytes:
+        return self._whole
+
+    def read(self) -> bytes:
+        return self._whole
+
+    async def aread(self) -> bytes:
+        return self._whole
+
+
+class WholeResponse(_Whole, httpx.Response):
     """A response whose body is there: it is neither decoded nor copied together.
 
     `headers`: as they came, none of them a content encoding.
@@ -24,13 +40,6 @@ class WholeResponse(httpx.Response):
     def __init__(self, status_code: int, headers: Any, body: bytes, request: httpx.Request | None = None) -> None:
         super().__init__(status_code, headers=headers, stream=httpx.ByteStream(body), request=request)
         self._whole = body
-
-    @property
-    def content(self) -> bytes:
-        return self._whole
-
-    def read(self) -> bytes:
-        return self._whole
 
     async def aread(self) -> bytes:
         if not self.is_closed:
@@ -64,22 +73,10 @@ def request(
     return _WholeRequest(method, url, headers, body, extensions)
 
 
-class _WholeRequest(httpx.Request):
-    """A request whose body is there."""
-
+class _WholeRequest(_Whole, httpx.Request):
     def __init__(self, method: str, url: httpx.URL, headers: Any, body: bytes, extensions: Any) -> None:
         super().__init__(method, url, headers=headers, stream=httpx.ByteStream(body), extensions=extensions)
         self._whole = body
-
-    @property
-    def content(self) -> bytes:
-        return self._whole
-
-    def read(self) -> bytes:
-        return self._whole
-
-    async def aread(self) -> bytes:
-        return self._whole
 
 
 class PlainClient(httpx.AsyncClient):

@@ -10,15 +10,14 @@ from miles_sim.campaign.settings import CampaignSettings, chosen_kinds
 from miles_sim.document import Document
 from miles_sim.resources import CONTRACTS
 from miles_sim.scenarios.model import Scenario, SessionVersion
-from miles_sim.targets.base import PlayError, Target
+from miles_sim.targets.base import Target
 from miles_sim.targets.catalog import open_target
 from miles_sim.transport import LocalNetwork
 from miles_sim.verify.collector import Collector
-from miles_sim.verify.judge import Judgement, judge
+from miles_sim.verify.judge import Judgement
 from miles_sim.verify.pack import load_pack, select
-from miles_sim.verify.play import play
 from miles_sim.verify.rule import Case, Rule
-from miles_sim.verify.survival import broken_off
+from miles_sim.verify.run import judged
 
 NOTHING_FALSE = "faults/nothing-false"
 FIRED = "faults/fired"
@@ -120,14 +119,8 @@ class UnitPlayer:
 
     def judged(self, scenario: Scenario, session: SessionVersion) -> tuple[Case | None, list[Judgement]]:
         """The case, None where the play did not end, and what each rule says of it."""
-        return self._loop.run_until_complete(self._judged(scenario, session))
-
-    async def _judged(self, scenario: Scenario, session: SessionVersion) -> tuple[Case | None, list[Judgement]]:
-        try:
-            case = await play(scenario, self._target, session=session, network=self._shared)
-        except PlayError as error:
-            return None, broken_off(f"{scenario.name}/{session}", error, self.rules)
-        return case, judge(case, self.rules)
+        work = judged(scenario, session, self._target, self.rules, network=self._shared)
+        return self._loop.run_until_complete(work)
 
     def _session(self, scenario: Scenario) -> SessionVersion:
         """One that both sides have, by turns; the scenario's first one where there is none."""
