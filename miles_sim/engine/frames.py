@@ -13,7 +13,7 @@ from miles_sim.engine.arrived import arrived
 from miles_sim.engine.chat import want_of
 from miles_sim.engine.profiles import Profile
 from miles_sim.engine.prompt import Prompt
-from miles_sim.engine.request import ChatMessage, ChatRequest, json_body, parse_document
+from miles_sim.engine.request import ChatMessage, ChatRequest, parse_document
 from miles_sim.engine.sampling import Sampling, sampling_of
 from miles_sim.engine.template import Templates
 from miles_sim.engine.wire import Want
@@ -68,17 +68,13 @@ class Frames:
         self._takes_ids = "input_ids" in self._fields
         self._frames: dict[bytes, Frame] = {}
 
-    def parse(self, body: bytes, *, content_type: str) -> tuple[ChatRequest, Frame]:
-        """The request and its frame; errors are those of `request.parse`."""
-        return self.read(*self.find(json_body(body, content_type=content_type)))
-
     def find(self, document: Any) -> tuple[Any, bytes | None, Frame | None]:
         """The document, the key of its frame, and the frame where it is known."""
         key = self._key(document)
         return document, key, None if key is None else self._frames.get(key)
 
     def read(self, document: Any, key: bytes | None, known: Frame | None) -> tuple[ChatRequest, Frame]:
-        """As `parse`, from what `find` gave."""
+        """The request and its frame, from what `find` gave; errors are those of `request.parse`."""
         if known is not None and (request := _filled(known.request, document)) is not None:
             return request, known
         request = parse_document(document, self._fields)

@@ -8,8 +8,8 @@ import pytest
 from miles_sim.engine import profiles
 from miles_sim.engine.arrived import arrived
 from miles_sim.engine.errors import RequestError
-from miles_sim.engine.frames import MOST, Frames
-from miles_sim.engine.request import ChatRequest, parse
+from miles_sim.engine.frames import MOST, Frame, Frames
+from miles_sim.engine.request import ChatRequest, json_body, parse
 
 PROFILE = profiles.load("sglang-0.5.16")
 BASE: dict[str, Any] = {"messages": [{"role": "user", "content": "a"}], "input_ids": [1, 2], "max_tokens": 5}
@@ -33,12 +33,16 @@ def told(request: ChatRequest) -> dict[str, Any]:
     return values | {"ids": None if ids is None else list(ids), "set": request.model_fields_set}
 
 
+def parsed(frames: Frames, body: bytes) -> tuple[ChatRequest, Frame]:
+    return frames.read(*frames.find(json_body(body, content_type="application/json")))
+
+
 def test_what_arrived_is_told_of_each_request_alone() -> None:
     frames = Frames(PROFILE)
     for document in [*DOCUMENTS, *DOCUMENTS]:
-        request, frame = frames.parse(spelled(document), content_type="application/json")
+        request, frame = parsed(frames, spelled(document))
         assert frame.arrived(request) == arrived(request)
-        request, frame = frames.parse(spelled(document), content_type="application/json")
+        request, frame = parsed(frames, spelled(document))
         request.return_input_ids_in_sglext = True
         assert frame.arrived(request) == arrived(request)
 
@@ -51,7 +55,7 @@ def test_each_request_is_what_it_is_when_it_comes_alone() -> None:
     frames = Frames(PROFILE)
     for document in [*DOCUMENTS, *DOCUMENTS]:
         alone = parse(spelled(document), content_type="application/json", fields=PROFILE.chat.known)
-        assert told(frames.parse(spelled(document), content_type="application/json")[0]) == told(alone)
+        assert told(parsed(frames, spelled(document))[0]) == told(alone)
 
 
 @pytest.mark.parametrize(
@@ -61,33 +65,33 @@ def test_each_request_is_what_it_is_when_it_comes_alone() -> None:
 )
 def test_what_is_wrong_is_told_in_the_same_words_beside_a_known_frame(wrong: dict[str, Any]) -> None:
     frames, body = Frames(PROFILE), spelled(BASE | wrong)
-    frames.parse(spelled(BASE), content_type="application/json")
+    parsed(frames, spelled(BASE))
     with pytest.raises(RequestError) as alone:
         parse(body, content_type="application/json", fields=PROFILE.chat.known)
     with pytest.raises(RequestError) as beside:
-        frames.parse(body, content_type="application/json")
+        parsed(frames, body)
     assert beside.value.body == alone.value.body
 
 
 def test_a_number_that_is_none_is_not_taken_for_null() -> None:
     frames = Frames(PROFILE)
-    first, _ = frames.parse(spelled(BASE | {"temperature": None}), content_type="application/json")
-    second, _ = frames.parse(spelled(BASE | {"temperature": float("nan")}), content_type="application/json")
+    first, _ = parsed(frames, spelled(BASE | {"temperature": None}))
+    second, _ = parsed(frames, spelled(BASE | {"temperature": float("nan")}))
     assert first.temperature is None
     assert second.temperature is not None
 
 
 def test_what_one_request_is_given_no_other_has() -> None:
     frames = Frames(PROFILE)
-    first, _ = frames.parse(spelled(BASE), content_type="application/json")
-    second, _ = frames.parse(spelled(BASE), content_type="application/json")
+    first, _ = parsed(frames, spelled(BASE))
+    second, _ = parsed(frames, spelled(BASE))
     second.return_input_ids_in_sglext = True
-    third, frame = frames.parse(spelled(BASE), content_type="application/json")
+    third, frame = parsed(frames, spelled(BASE))
     assert not any(request.return_input_ids_in_sglext for request in (first, third, frame.request))
 
 
 def test_so_many_frames_are_kept_and_no_more() -> None:
     frames = Frames(PROFILE)
     for n in range(MOST + 10):
-        frames.parse(spelled(BASE | {"max_tokens": n}), content_type="application/json")
+        parsed(frames, spelled(BASE | {"max_tokens": n}))
     assert len(frames._frames) == 10
