@@ -89,9 +89,7 @@ def _rejected(case: Case, rollout: RolloutCase, each: Fired, kind: Kind, see: Re
 
 def _copied(case: Case, rollout: RolloutCase, step: str) -> bool:
     """What this step asks was delivered more than once, by its agent or between it and the session server."""
-    return any(
-        kind.copies > 1 and kind.edge != "driver" and other.step == step for other, kind in fired(case, rollout)
-    )
+    return any(kind.copies > 1 and kind.edge != "driver" and other.step == step for other, kind in fired(case, rollout))
 
 
 def is_told(rollout: RolloutCase) -> bool:
