@@ -109,9 +109,13 @@ class _Proxy:
 
     async def _exchange(self, connection: "_Connection", head: h11.Request, body: bytes) -> bool:
         """Whether the connection can be used again."""
+        target = head.target.decode()
+        if not target.startswith("/"):  # `*`, by which a router asks whether HTTP/2 is spoken here, or a whole URL
+            refused = f"target: {target!r}, a path is due"
+            return await connection.answer(400, [("content-type", "text/plain")], _once(refused.encode()))
         request = httpx.Request(
             head.method.decode(),
-            self._upstream + head.target.decode(),
+            self._upstream + target,
             headers=[(name, value) for name, value in head.headers if name.decode() not in _CONNECTION | {"host"}],
             content=body,
         )

@@ -181,6 +181,19 @@ async def test_what_is_no_http_ends_its_own_connection_alone() -> None:
         assert (await client.get("/")).status_code == 200
 
 
+@pytest.mark.parametrize("asked", ["PRI * HTTP/2.0", "OPTIONS * HTTP/1.1", "GET http://elsewhere/x HTTP/1.1"])
+async def test_a_target_that_is_no_path_is_refused_and_never_reaches_the_upstream(asked: str) -> None:
+    transport = Given(lambda request: httpx.Response(200))
+    async with proxied("http://engine", transport) as url:
+        reader, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
+        writer.write(f"{asked}\r\nhost: x\r\nconnection: close\r\n\r\n".encode())
+        answer = await reader.read()
+        writer.close()
+    target = asked.split()[1]
+    assert (answer.split()[1], f"target: '{target}', a path is due".encode() in answer) == (b"400", True)
+    assert transport.requests == []
+
+
 async def closed_url() -> str:
     async def app(scope: Any, receive: Any, send: Any) -> None: ...
 
