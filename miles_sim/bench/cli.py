@@ -16,7 +16,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Measure how quick the parts are beside what they stand in for, side by side in one run.",
+    help="Measure how quick the parts are, beside what they replace.",
 )
 
 # ruff: noqa: UP045 - the oldest Typer that we allow reads no `X | None`

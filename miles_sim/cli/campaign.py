@@ -54,14 +54,14 @@ def campaign(
     optimize: Optimize = False,
     checkout: Checkout = None,
 ) -> None:
-    """Play random scenarios under random faults, judge each by every contract, and count.
+    """Play random scenarios under random faults, and judge each.
 
     The same seed gives the same results, on any number of processes or machines. Stopped or killed, the same command
     goes on where it was. Each violation is written to DIR/violations as a scenario file with the line that shows it.
 
     \b
     miles-sim campaign --rollouts 100000 --workers 2 --json summary.json
-    miles-sim campaign --faults 'http-*' --faults reset --target miles --python venv/bin/python
+    miles-sim campaign --faults 'http-*' --faults 'transport-reset-*' --target miles --python venv/bin/python
     """
     with honest():
         from miles_sim.campaign.found import saved
@@ -118,9 +118,9 @@ def shrink(
     optimize: Optimize = False,
     checkout: Checkout = None,
 ) -> None:
-    """Find the smallest plan of faults, and the smallest scenario around it, that still violates a contract.
+    """Find the fewest faults and the smallest scenario that fail.
 
-    Exit code 1 where one was found, 0 where the scenario violates nothing.
+    What is left still violates the contract. Exit code 1 where one was found, 0 where the scenario violates nothing.
 
     \b
     miles-sim shrink miles-sim-campaign-0/violations/0000017-faults-nothing-false.yaml --out small.yaml

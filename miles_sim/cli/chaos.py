@@ -40,11 +40,12 @@ def chaos(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Put faults of transport, HTTP and payload in front of a real engine or router, until stopped.
+    """Put faults in front of a real engine or router, until stopped.
 
-    A request's place is what it asks and how often that has been asked before: the same requests under the same seed
-    are struck alike, in whatever order they come. Only the generating routes are struck. What passes unstruck passes
-    unbuffered, streams too. When it stops (SIGTERM, Ctrl-C) it tells what fired and what could not.
+    Its kinds are those of the transport, HTTP and payload layers. A request's place is what it asks and how often that
+    has been asked before: the same requests under the same seed are struck alike, in whatever order they come. Only
+    the generating routes are struck. What passes unstruck passes unbuffered, streams too. When it stops (SIGTERM,
+    Ctrl-C) it tells what fired and what could not.
 
     \b
     miles-sim chaos --upstream http://127.0.0.1:30000
@@ -52,8 +53,10 @@ def chaos(
     miles-sim chaos --upstream http://gpu:30000 --plan plan.yaml --journal strikes.jsonl --json
     """
     with honest():
+        from miles_sim.cli.choices import chosen_files
         from miles_sim.faults.chaos import Tally
 
+        chosen_files(journal=journal)
         pick = chosen_faults(faults, probability, plan, seed)
         asyncio.run(_serve(checked_upstream(upstream), pick, Tally(), seed, host, port, journal, json))
 

@@ -5,8 +5,9 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from miles_sim.document import DocumentError, read
 from miles_sim.engine.settings import EngineSettings
@@ -18,13 +19,16 @@ from miles_sim.transport import LocalNetwork
 from miles_sim.verify.pack import combine, load_pack, select
 from miles_sim.verify.processes import Processes
 from miles_sim.verify.rule import Rule
-from miles_sim.verify.run import Progress, select_cases, verify
+from miles_sim.verify.run import Progress, SelectionError, select_cases, verify
 from miles_sim.yaml_file import YamlFile
 
 MOST_PROCESSES = 4
 """More gain little: what they hand back is read by one."""
 CASES_THAT_PAY = 50
 """A process takes as long to start as this many cases to play."""
+
+
+Cases = list[tuple[Scenario, SessionVersion]]
 
 
 class Impossible(ValueError):
@@ -111,9 +115,7 @@ async def witnesses_of(rules: Sequence[Rule]) -> str:
     return witness_text(run.report)
 
 
-def chosen_cases(
-    patterns: Sequence[str] | None, skipped: Sequence[str] | None = None
-) -> list[tuple[Scenario, SessionVersion]]:
+def chosen_cases(patterns: Sequence[str] | None, skipped: Sequence[str] | None = None) -> Cases:
     """The library's cases that match, and every case of each YAML file named; all without a pattern. Less those that
     `skipped` matches; `SelectionError` for a pattern that matches none, `Impossible` where nothing is left."""
     files = [pattern for pattern in patterns or () if _is_file(pattern)]
@@ -124,20 +126,28 @@ def chosen_cases(
     if globs or not files:
         cases += select_cases([library.load(name) for name in library.names()], globs)
     if skipped:
-        left_out = select_cases([scenario for scenario, _ in cases], skipped)
-        cases = [case for case in cases if case not in left_out]
+        cases = _without(cases, skipped)
     if not cases:
         raise Impossible("skip: nothing is left to play")
     return cases
 
 
+def _without(cases: Cases, patterns: Sequence[str]) -> Cases:
+    different = list({id(scenario): scenario for scenario, _ in cases}.values())
+    try:
+        left_out = select_cases(different, patterns)
+    except SelectionError as error:
+        raise Impossible(f"skip: {str(error).removeprefix('scenario: ')}") from None
+    return [case for case in cases if case not in left_out]
+
+
 def chosen_case(name: str, version: str | None = None) -> tuple[Scenario, SessionVersion]:
     """One case by `scenario`, `scenario/session` or YAML file. Session: `version`, or else the scenario's latest."""
-    if not _is_file(name) and name.endswith(("/v1", "/v2")):
-        name, _, own = name.rpartition("/")
+    start, slash, own = name.partition("/")
+    if slash and not _is_file(name) and (own in get_args(SessionVersion) or start in library.names()):
         if version not in (None, own):
-            raise Impossible(f"session: {version!r} is asked for, and {name}/{own}")
-        version = own
+            raise Impossible(f"session: {version!r} is asked for, and {name}")
+        name, version = start, own
     scenario = library.resolve(name)
     for session in scenario.sessions:
         if session == (version or max(scenario.sessions)):
@@ -183,15 +193,35 @@ def probabilities(text: str | None) -> list[float] | None:
 
 
 def chosen_files(**asked: Path | None) -> dict[str, Path]:
-    """The files asked for, by kind. Raises `Impossible` for one that has no folder to stand in: better before a long
-    run than after it."""
+    """The files asked for, by kind. Raises `Impossible` for one that has no folder to stand in, or is asked for twice:
+    better before a long run than after it."""
     files = {kind: file for kind, file in asked.items() if file is not None}
+    kinds: dict[Path, str] = {}
+    for kind, file in files.items():
+        if (other := kinds.setdefault(file.absolute(), kind)) != kind:
+            raise Impossible(f"{kind}: {file} is written by --{other} too")
     for kind, file in files.items():
         if not file.parent.is_dir():
             raise Impossible(f"{kind}: {file}: there is no folder {file.parent}")
         if file.is_dir():
             raise Impossible(f"{kind}: {file} is a folder")
     return files
+
+
+def json_files(folder: Path) -> list[Path]:
+    """The folder's `*.json`, by name. Raises `Impossible` where there is none."""
+    found = sorted(folder.glob("*.json"))
+    if not found:
+        raise Impossible(f"{folder}: {'no *.json in this folder' if folder.is_dir() else 'there is no such folder'}")
+    return found
+
+
+def chosen_date(text: str) -> str:
+    """A day as `2026-08-21`; `Impossible` for what is none."""
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError as error:
+        raise Impossible(f"date: {text!r} is no day as 2026-08-21: {error}") from None
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import logging
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -47,16 +48,9 @@ app = typer.Typer(
     """,
 )
 
-app.add_typer(bench, name="bench")
-app.command()(session)
-app.command()(chaos)
-for command in (run, faults, search, campaign, shrink, doctor, compare, bisect, baseline, digest, verdicts, rows):
-    app.command()(command)
-
 # ruff: noqa: UP045 - the oldest Typer that we allow reads no `X | None`
 
 
-@app.command()
 def verify(
     scenario: Annotated[
         Optional[list[str]],
@@ -139,7 +133,6 @@ def verify(
     raise typer.Exit(HOLDS if done.report.holds else VIOLATED)
 
 
-@app.command()
 def scenarios(json: AsJson = False) -> None:
     """List the named scenarios."""
     with honest():
@@ -152,7 +145,6 @@ def scenarios(json: AsJson = False) -> None:
             _write_rows([[s.name, "+".join(s.sessions), s.title] for s in found])
 
 
-@app.command(name="contracts")
 def list_contracts(
     folders: Packs = None,
     json: AsJson = False,
@@ -160,7 +152,9 @@ def list_contracts(
         bool, typer.Option("--witnesses", help="Play the whole library and show what each contract looked at where.")
     ] = False,
 ) -> None:
-    """List the contracts: what each promises, how bad a violation is, what a target needs for it.
+    """List the contracts: what each promises, and how severe it is.
+
+    With --json also why it is asked, where it comes from, and what a target needs for it.
 
     \b
     miles-sim contracts --witnesses > contracts/witnesses.txt
@@ -177,12 +171,11 @@ def list_contracts(
             _write_rows([[rule.id, rule.severity.value, rule.statement] for rule in rules])
 
 
-@app.command()
 def profiles(
     name: Annotated[Optional[str], typer.Argument(help="One profile. Default: list them.")] = None,
     json: AsJson = False,
 ) -> None:
-    """List the engine releases whose wire can be spoken; with --json all that is known of them."""
+    """List the releases of SGLang that the engine can speak as. With --json all that is known of their wire."""
     with honest():
         from miles_sim.engine import profiles as known
 
@@ -194,12 +187,14 @@ def profiles(
             _write_rows([[each, profile.release, " ".join(profile.source.split())] for each, profile in found.items()])
 
 
-@app.command()
 def schemas(
     name: Annotated[Optional[str], typer.Argument(help="A document kind. Default: list them.")] = None,
     versions: Annotated[bool, typer.Option("--versions", help="Version and digest, as in versions.txt.")] = False,
 ) -> None:
-    """Print the JSON Schema of a document: scenario, ledger, report, samples wire, the engine's answers and others."""
+    """Print the JSON Schema of a document, or list the documents.
+
+    Scenario, ledger, report, samples wire, the engine's answers and others.
+    """
     with honest():
         from miles_sim.cli.choices import Impossible
         from miles_sim.verify.schemas import entry, names, text
@@ -212,7 +207,6 @@ def schemas(
             typer.echo(text(name) if name else "\n".join(names()), nl=name is None)
 
 
-@app.command()
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
@@ -229,16 +223,18 @@ def serve(
         Optional[Path], typer.Option(metavar="FILE", help="Engine settings as YAML, reply rules among them.")
     ] = None,
     profile: Annotated[Optional[str], typer.Option(help="Release to speak; see `miles-sim profiles`.")] = None,
-    tokenizer: Annotated[Optional[str], typer.Option(metavar="FAMILY", help="`chatml` or `delimiter`.")] = None,
+    tokenizer: Annotated[
+        Optional[str], typer.Option(metavar="FAMILY", help="Chat template and tool format. Default: chatml.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of all replies.")] = 0,
     speculative: Annotated[
         Optional[str], typer.Option(metavar="ALGORITHM", help="Speculative decoding, as EAGLE or NGRAM. Default: none.")
     ] = None,
     draft_tokens: Annotated[
-        Optional[int], typer.Option(min=2, help="Ids a verify step looks at. With --speculative.")
+        Optional[int], typer.Option(min=2, help="Ids a verify step looks at; alone, it sets EAGLE.")
     ] = None,
     acceptance: Annotated[
-        Optional[str], typer.Option(metavar="P,P,…", help="Acceptance by draft position. With --speculative.")
+        Optional[str], typer.Option(metavar="P,P,…", help="Acceptance by draft position; alone, it sets EAGLE.")
     ] = None,
     accept_length: Annotated[
         Optional[float],
@@ -256,7 +252,9 @@ def serve(
         Optional[Path], typer.Option(metavar="FILE", help="Append each generation to a file, one JSON document a line.")
     ] = None,
 ) -> None:
-    """Serve simulated SGLang engines until stopped. Of several, all give one question the same reply.
+    """Serve simulated SGLang engines, until stopped.
+
+    Of several, all give one question the same reply.
 
     \b
     miles-sim serve --port 30000 --speculative EAGLE --acceptance 0.8,0.6,0.4
@@ -358,6 +356,35 @@ def _write_rows(rows: list[list[str]]) -> None:
 
     for line in columns(rows):
         typer.echo(line)
+
+
+IN_ORDER: dict[str, Callable[..., None]] = {
+    "verify": verify,
+    "run": run,
+    "scenarios": scenarios,
+    "contracts": list_contracts,
+    "doctor": doctor,
+    "compare": compare,
+    "bisect": bisect,
+    "baseline": baseline,
+    "faults": faults,
+    "campaign": campaign,
+    "search": search,
+    "shrink": shrink,
+    "serve": serve,
+    "session": session,
+    "chaos": chaos,
+    "profiles": profiles,
+    "schemas": schemas,
+    "digest": digest,
+    "verdicts": verdicts,
+    "rows": rows,
+}
+"""As `--help` lists them: judging, implementations under contract, what goes wrong, servers, documents."""
+
+for name, command in IN_ORDER.items():
+    app.command(name=name)(command)
+app.add_typer(bench, name="bench")
 
 
 def main() -> None:

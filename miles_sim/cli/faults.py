@@ -43,7 +43,7 @@ def faults(
         typer.Option("--page", metavar="DIR", help="Print the catalogue as Markdown, a column a file of --report."),
     ] = None,
 ) -> None:
-    """List the kinds of fault: what each does, and what must come of it.
+    """List the kinds of fault, and what must come of each.
 
     A scenario's `faults` names kinds, and says where and when they strike.
 
@@ -167,5 +167,7 @@ def _print_cells(file: Path) -> None:
 def _columns(folder: Path) -> list[tuple[str, dict[str, str]]]:
     import orjson
 
-    files = sorted(folder.glob("*.json"), key=lambda file: (file.stem != "reference", file.stem))
+    from miles_sim.cli.choices import json_files
+
+    files = sorted(json_files(folder), key=lambda file: (file.stem != "reference", file.stem))
     return [(file.stem, orjson.loads(file.read_bytes())) for file in files]

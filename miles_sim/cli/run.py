@@ -38,7 +38,9 @@ def run(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Play one scenario and show what came out: the tree, the samples, the batch, the faults that fired.
+    """Play one scenario and show what came out.
+
+    The tree of generations, the samples and who wrote which of their ids, the batch, the faults that fired.
 
     \b
     miles-sim run compaction-summary
@@ -50,6 +52,7 @@ def run(
         from miles_sim.report.case import case_text
         from miles_sim.verify.play import play
 
+        choices.chosen_files(faults_out=faults_out)
         chosen, version = choices.chosen_case(scenario, session)
         seeded = chosen.model_copy(update={"seed": chosen.seed + seed})
 

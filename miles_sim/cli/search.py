@@ -39,9 +39,9 @@ def search(
     optimize: Optimize = False,
     checkout: Checkout = None,
 ) -> None:
-    """Search for a scenario that violates a contract, and shrink it to the smallest. Needs the `test` extra.
+    """Search for a scenario that violates a contract, and shrink it.
 
-    Each is written as soon as it is found: who stops a search has what it found so far.
+    Needs the `test` extra. Each is written as soon as it is found: who stops a search has what it found so far.
 
     Known violations of a baseline are found like any other; leave their contracts out with --contract.
 

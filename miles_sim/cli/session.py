@@ -29,7 +29,7 @@ def session(
         str,
         typer.Option(
             metavar="FAMILY|FOLDER",
-            help="`chatml` or `delimiter` for a simulated engine; for a real one the Hugging Face folder of its model "
+            help="For a simulated engine its family, as `chatml`; for a real one the Hugging Face folder of its model "
             "(needs the extra `hf`).",
         ),
     ] = "chatml",
@@ -55,7 +55,9 @@ def session(
         typer.Option(metavar="FILE", help="Any field of `RolloutSettings`, as YAML; options go before it."),
     ] = None,
 ) -> None:
-    """Serve the session server in front of any engine until stopped, a real SGLang too.
+    """Serve the session server before any engine, until stopped.
+
+    The engine may be a real SGLang.
 
     An agent's base URL is `http://HOST:PORT/sessions/ID/v1`.
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # ruff: noqa: UP045 - the oldest Typer that we allow reads no `X | None`
 ReportFile = Annotated[Path, typer.Argument(metavar="REPORT.json", help="A report, as `verify --json` writes it.")]
+Before = Annotated[Path, typer.Argument(metavar="BEFORE.json", help="A report, as `verify --json` writes it.")]
+After = Annotated[Path, typer.Argument(metavar="AFTER.json", help="Another, of the same target after a change.")]
 
 
 def doctor(
@@ -28,7 +30,9 @@ def doctor(
     checkout: Checkout = None,
     json: AsJson = False,
 ) -> None:
-    """Say whether a target can be put under contract: what is there, what is missing, and one rollout to see.
+    """Say whether a target can be put under contract.
+
+    What is there, what is missing and how to install it; then it plays one rollout.
 
     \b
     miles-sim doctor --python venv/bin/python
@@ -59,8 +63,8 @@ async def _examined(choice: "TargetChoice") -> "Diagnosis":
         return asked.model_copy(update={"problem": str(error)})
 
 
-def compare(before: ReportFile, after: ReportFile, json: AsJson = False) -> None:
-    """Say what got worse and what got better between two reports of `verify --json`.
+def compare(before: Before, after: After, json: AsJson = False) -> None:
+    """Say what got worse and what got better between two reports.
 
     \b
     miles-sim verify --target miles --checkout main/ --json main.json
@@ -136,7 +140,9 @@ def baseline(
     ] = None,
     contracts: Packs = None,
 ) -> None:
-    """Print the baseline of a report: all that it finds violated, by contract. What has no reason yet says TODO.
+    """Print the baseline of a report: what is violated, by contract.
+
+    What has no reason yet says TODO.
 
     \b
     miles-sim baseline report.json --known contracts/baselines/miles-rl-0.0.2.yaml
@@ -157,16 +163,20 @@ def digest(
     label: Annotated[str, typer.Option(metavar="TEXT", help="What its column is headed with.")],
     date: Annotated[str, typer.Option(metavar="YYYY-MM-DD", help="The day of the run.")],
 ) -> None:
-    """Print a report boiled down to a number a contract, to be committed and shown by `verdicts`.
+    """Print a report boiled down to a few numbers a contract.
+
+    It is to be committed; `verdicts` makes a table of such files.
 
     \b
     miles-sim digest report.json --label 'my branch' --date 2026-08-21
     """
     with honest():
+        from miles_sim.cli.choices import chosen_date
         from miles_sim.verify.compare import load_report
         from miles_sim.verify.digest import digest as digested
 
-        _print(digested(load_report(report), label=label, date=date), (), json=True)
+        day = chosen_date(date)
+        _print(digested(load_report(report), label=label, date=day), (), json=True)
 
 
 def verdicts(
@@ -174,11 +184,12 @@ def verdicts(
 ) -> None:
     """Print contracts × targets as a Markdown page, from digests. `history.json` adds bugs before and after a fix."""
     with honest():
+        from miles_sim.cli.choices import json_files
         from miles_sim.report.verdicts import verdict_page
         from miles_sim.verify.digest import load_digests, load_history
 
         history = folder / "history.json"
-        files = sorted(file for file in folder.glob("*.json") if file != history)
+        files = [file for file in json_files(folder) if file != history]
         page = verdict_page(load_digests(files), load_history(history) if history.is_file() else None)
         typer.echo(page, nl=False)
 
@@ -192,12 +203,15 @@ def rows(
         Optional[str], typer.Option(metavar="YYYY-MM-DD", help="With --report: the day of the run.")
     ] = None,
 ) -> None:
-    """Print known bugs × the contracts that report them as a Markdown page, or fill them in from a report.
+    """Print known bugs × the contracts that report them, in Markdown.
+
+    With --report the rows are filled in from a run, and printed as JSON.
 
     \b
     miles-sim rows docs/open-rows.json --report august.json --date 2026-08-21
     """
     with honest():
+        from miles_sim.cli.choices import chosen_date
         from miles_sim.report.open_rows import open_rows_page
         from miles_sim.verify.compare import load_report
         from miles_sim.verify.open_rows import filled, load_open_rows
@@ -206,7 +220,7 @@ def rows(
         if report is None:
             typer.echo(open_rows_page(found), nl=False)
             return
-        _print(filled(found, load_report(report), date=date or found.date), (), json=True)
+        _print(filled(found, load_report(report), date=chosen_date(date or found.date)), (), json=True)
 
 
 def _print(document: "Document", lines: Iterable[str], json: bool) -> None:

@@ -15,6 +15,9 @@ NAMES: dict[str, str] = {
 }
 """Built-in targets. Any other is given as `pkg.mod:factory`: called without arguments, it returns a `Target`."""
 
+METHODS = ("describe", "play", "close")
+"""What an adapter has, as `Target` says."""
+
 _REFERENCE = "miles_sim.targets.reference:ReferenceTarget"
 _MILES = Path(__file__).with_name("miles.py")
 _ROOT = Path(__file__).resolve().parents[2]
@@ -59,8 +62,7 @@ def open_target(
         raise UnknownTargetError(f"target: {name!r} is neither one of {known} nor a 'pkg.mod:factory'")
     if apart:
         return _remote(python, optimize, checkout, target=name, fallback=Path.cwd())
-    target: Target = _factory(name)()
-    return target
+    return _made(name)
 
 
 def _remote(python: str | None, optimize: bool, checkout: str | Path | None, **what: Any) -> Target:
@@ -68,6 +70,20 @@ def _remote(python: str | None, optimize: bool, checkout: str | Path | None, **w
 
     tree = None if checkout is None else str(checkout)
     return RemoteTarget(python or sys.executable, optimize=optimize, checkout=tree, **what)
+
+
+def _made(name: str) -> Target:
+    """What the factory gives, an adapter's three methods on it."""
+    factory = _factory(name)
+    try:
+        target: Target = factory()
+    except Exception as error:
+        raise UnknownTargetError(
+            f"target: {name!r}, called without arguments, raised {type(error).__name__}: {error}"
+        ) from error
+    if missing := [method for method in METHODS if not callable(getattr(target, method, None))]:
+        raise UnknownTargetError(f"target: {name!r} gave a {type(target).__name__} without {', '.join(missing)}")
+    return target
 
 
 def _factory(name: str) -> Any:

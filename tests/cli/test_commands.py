@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import miles_sim
 from miles_sim.cli import app
+from miles_sim.cli.commands import IN_ORDER
 from miles_sim.resources import CONTRACTS
 from miles_sim.verify.pack import load_pack
 
@@ -95,6 +96,13 @@ def test_help_loads_nothing_heavy() -> None:
     code = "import sys, miles_sim.cli, miles_sim.pytest_plugin; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"numpy", "starlette", "uvicorn", "httpx", "faker", "safetensors", "jinja2"} & set(loaded)
+
+
+def test_help_says_of_each_command_what_it_does_uncut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = _run("--help").output.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in listed] == [*IN_ORDER, "bench"]
+    assert [line for line in listed if line.endswith("...")] == []
 
 
 @pytest.mark.parametrize("command", ["scenarios", "contracts", "profiles"])
@@ -212,6 +220,18 @@ def test_each_kind_of_report_is_written_the_same_each_time(tmp_path: Path) -> No
         (["schemas", "no-such"], "no-such"),
         (["verify", "--seed", "-1"], "--seed"),
         (["verify", "--nonsense"], "--nonsense"),
+        (["verify", "--skip", "no-such"], "skip: 'no-such' matches none of the "),
+        (["verify", "--target", "json:loads"], "'json:loads', called without arguments, raised TypeError"),
+        (["verify", "--target", "builtins:list"], "gave a list without describe, play, close"),
+        (["verify", "--json", "r", "--junit", "./r", "--scenario", "linear"], "junit: r is written by --json too"),
+        (["run", "tools/v9"], "session: 'v9' cannot serve tools; it has v1, v2"),
+        (["run", "no-such/v2"], "scenario: 'no-such' is not built in"),
+        (["run", "tools/v1", "--session", "v2"], "session: 'v2' is asked for, and tools/v1"),
+        (["run", "linear", "--faults-out", "/no/such/f.yaml"], "faults_out: /no/such/f.yaml: there is no folder"),
+        (["chaos", "--upstream", "http://x", "--journal", "/no/such/j"], "journal: /no/such/j: there is no folder"),
+        (["verdicts", "no-such"], "no-such: there is no such folder"),
+        (["faults", "--page", "no-such"], "no-such: there is no such folder"),
+        (["digest", "r.json", "--label", "x", "--date", "2026-13-01"], "date: '2026-13-01' is no day"),
         (["verify", "--html", "/", "--scenario", "linear"], "html: /"),
         (["verify", "--junit", "/no/such/folder/j.xml", "--scenario", "linear"], "junit: /no/such/folder"),
         (["verify", "--json", "/no/such/folder/report.json", "--scenario", "linear"], "/no/such/folder"),
