@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from miles_sim.cli import app
+from miles_sim.verify.pack import load_pack
 
 DOCS = Path(__file__).parent.parent / "docs"
 ELSEWHERE = ("/path/to/", " serve ", " session ", " chaos ", " bench ", " --ray ", "gpu:", "/violations/", "small.yaml")
@@ -32,6 +33,16 @@ def test_each_command_shown_holds_or_has_those_options(
         else:
             result = CliRunner().invoke(app, words)
             assert result.exit_code == 0, f"{command}\n{result.output}"
+
+
+def test_each_section_that_a_contract_cites_is_there() -> None:
+    page = (DOCS / "design.md").read_text(encoding="utf-8")
+    cited = {each for rule in load_pack() for each in re.findall(r"\b(?:design |, )(\d(?:\.\d)?)\b", rule.source)}
+    assert {"6.1", "6.8", "8"} <= cited
+    for section, _, item in (each.partition(".") for each in sorted(cited)):
+        text = page.partition(f"\n## {section}. ")[2].partition("\n## ")[0]
+        assert text, section
+        assert not item or f"\n{item}. " in text, f"{section}.{item}"
 
 
 def _has_options(command: str, words: list[str]) -> None:
