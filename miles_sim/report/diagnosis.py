@@ -19,7 +19,8 @@ def diagnosis_lines(found: Diagnosis) -> Iterator[str]:
         yield f"stood in for: {', '.join(found.stand_ins) or 'nothing'}"
     if found.trial is not None:
         trial = found.trial
-        yield f"tried: {trial.case}: {trial.samples} sample, {', '.join(trial.status)}, {trial.trained} ids trained"
+        count = f"{trial.samples} sample{'' if trial.samples == 1 else 's'}"
+        yield f"tried: {trial.case}: {count}, {', '.join(trial.status)}, {trial.trained} ids trained"
     if found.well:
         yield f"well: miles-sim verify can put {found.target} under contract"
     else:

@@ -18,6 +18,7 @@ A target's cell tells of plays in which the kind strikes alone. `as declared`: w
 nothing false came out, the other rollout was whole. Else the contracts on faults that were violated. `does not end`:
 the play was given up. `could not`: it found nothing to strike. `·`: the target has no such part, or was not asked.
 """
+_HEADINGS = {"http": "HTTP"}
 _BAD = frozenset({Verdict.VIOLATION, Verdict.KNOWN})
 
 
@@ -44,7 +45,7 @@ def page(kinds: Iterable[Kind], columns: Sequence[Column]) -> str:
     lines.append(f"{total} kinds in {len(by_layer)} layers.")
     for layer, found in by_layer.items():
         heads = ["kind", "what happens", "verdict", "why", *(label for label, _ in columns)]
-        lines += ["", f"## {layer[0].upper()}{layer[1:]}", "", _row(heads), _row(["---"] * len(heads))]
+        lines += ["", f"## {_HEADINGS.get(layer, layer.capitalize())}", "", _row(heads), _row(["---"] * len(heads))]
         lines += [_row([*_told(kind), *(told.get(kind.name, "·") for _, told in columns)]) for kind in found]
     return "\n".join(lines) + "\n"
 
