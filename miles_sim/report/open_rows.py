@@ -16,7 +16,7 @@ def open_rows_page(rows: OpenRows) -> str:
         "# Open bugs under contract",
         "",
         f"Bugs that are known in {rows.label}, and the contracts of the built-in pack that report them: {flagged} of",
-        f"{len(rows.rows)}. `row` names the bug in `tests/defects/bugs.md`, which says what is planted in its likeness.",
+        f"{len(rows.rows)}. `row` names the bug in `tests/defects/bugs.md`, which says what is planted in its place.",
         f"Made by `miles-sim rows docs/open-rows.json`; do not edit. Date of the run: {rows.date}.",
         "",
         row_line(["row", "what is wrong", "contract", "scenario", "verdict"]),
