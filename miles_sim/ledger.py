@@ -132,24 +132,10 @@ class Ledger(Document):
         return next((g for g in self.generations if g.id == response_id), None)
 
     def turns_of(self, rollout: int) -> tuple[Turn, ...]:
+        """What one rollout's agent asked, in plan order."""
         return tuple(turn for turn in self.turns if turn.rollout == rollout)
 
     def generations_of(self, rollout: int) -> tuple[Generation, ...]:
         """All that one rollout's agent was answered with, in plan order, superseded attempts included."""
         ids = {turn.response_id for turn in self.turns_of(rollout)}
-        return tuple(g for g in self.generations if g.id in ids)
-
-    def kept_of(self, rollout: int) -> tuple[Generation, ...]:
-        """As `generations_of`, less what the agent asked again: these the trainer must see, each once.
-
-        A superseded reply that another conversation still stands on (a fork made before the retry) is kept.
-        """
-        answered = [turn for turn in self.turns_of(rollout) if turn.response_id is not None]
-        superseded = {turn.retry_of for turn in answered} - {None}
-        needed: set[str | None] = set()
-        ids = set()
-        for turn in reversed(answered):  # a step stands before those that go on from it
-            if turn.question not in superseded or turn.step in needed:
-                needed.add(turn.parent)
-                ids.add(turn.response_id)
         return tuple(g for g in self.generations if g.id in ids)

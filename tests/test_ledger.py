@@ -1,3 +1,5 @@
+"""The ledger finds a rollout's turns and generations, in the order in which they stand."""
+
 from miles_sim.ledger import Generation, Ledger, Turn
 
 
@@ -16,47 +18,34 @@ def generation(name: str) -> Generation:
     )
 
 
-def turn(step: str, parent: str | None, *, retry_of: str | None = None, failed: bool = False) -> Turn:
+def turn(rollout: int, step: str, answered: str | None) -> Turn:
     return Turn(
-        rollout=0,
+        rollout=rollout,
         step=step,
-        kind="retry" if retry_of else "say",
-        parent=parent,
-        retry_of=retry_of,
-        status=500 if failed else 200,
-        response_id=None if failed else step,
+        kind="say",
+        parent=None,
+        status=200 if answered else 500,
+        response_id=answered,
         finish_reason=None,
     )
 
 
-def kept(*turns: Turn) -> list[str]:
-    ledger = Ledger(generations=tuple(generation(t.step) for t in turns if t.response_id), turns=turns)
-    return [g.id for g in ledger.kept_of(0)]
+LEDGER = Ledger(
+    generations=tuple(generation(name) for name in ("a", "b", "c", "lost")),
+    turns=(turn(0, "1", "a"), turn(1, "1", "c"), turn(0, "2", None), turn(0, "3", "b")),
+)
 
 
-def test_what_was_asked_beside_it_is_not_kept_either_where_it_asked_the_same() -> None:
-    beside = turn("1~1", None).model_copy(update={"kind": "extra"})
-    earlier = turn("1~2", None).model_copy(update={"kind": "earlier"})
-    assert kept(turn("1", None), beside, earlier, turn("2", None, retry_of="1")) == ["1~2", "2"]
+def test_a_generation_is_found_by_its_id() -> None:
+    assert LEDGER.generation("b") == generation("b")
+    assert LEDGER.generation("d") is None
 
 
-def test_what_was_asked_again_is_not_kept() -> None:
-    assert kept(turn("1", None), turn("2", "1"), turn("3", "1", retry_of="2"), turn("4", "3")) == ["1", "3", "4"]
+def test_turns_are_those_of_the_rollout_failed_ones_included() -> None:
+    assert [turn.step for turn in LEDGER.turns_of(0)] == ["1", "2", "3"]
+    assert LEDGER.turns_of(2) == ()
 
 
-def test_of_several_retries_the_last_is_kept() -> None:
-    assert kept(turn("1", None), turn("2", None, retry_of="1"), turn("3", None, retry_of="2")) == ["3"]
-
-
-def test_a_retry_without_an_answer_supersedes_nothing() -> None:
-    assert kept(turn("1", None), turn("2", None, retry_of="1", failed=True)) == ["1"]
-
-
-def test_a_superseded_reply_that_a_fork_stands_on_is_kept() -> None:
-    fork, late = turn("2.1", "1"), turn("3", None, retry_of="1")
-    assert kept(turn("1", None), fork, late) == ["1", "2.1", "3"]
-
-
-def test_retries_under_a_superseded_reply_are_judged_by_themselves() -> None:
-    turns = (turn("1", None), turn("2.1", "1"), turn("2.2", "1", retry_of="2.1"), turn("3", None, retry_of="1"))
-    assert kept(*turns) == ["1", "2.2", "3"]
+def test_generations_are_those_that_the_rollouts_agent_was_answered_with() -> None:
+    assert [g.id for g in LEDGER.generations_of(0)] == ["a", "b"]
+    assert [g.id for g in LEDGER.generations_of(1)] == ["c"]
