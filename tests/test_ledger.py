@@ -24,6 +24,7 @@ def turn(rollout: int, step: str, answered: str | None) -> Turn:
         step=step,
         kind="say",
         parent=None,
+        retry_of=None,
         status=200 if answered else 500,
         response_id=answered,
         finish_reason=None,
