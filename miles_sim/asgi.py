@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from miles_sim.plain_http import response
+from miles_sim.whole import goal_of, raw_headers, response
 
 Message = MutableMapping[str, Any]
 ASGIApp = Callable[
@@ -27,19 +27,19 @@ class AppTransport(httpx.AsyncBaseTransport):
         self._app = app
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        url = request.url
+        goal = goal_of(request)
         exchange = _Exchange(await request.aread())
         scope = {
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
             "method": request.method,
-            "headers": [(name.lower(), value) for name, value in request.headers.raw],
-            "scheme": url.scheme,
-            "path": url.path,
-            "raw_path": url.raw_path.partition(b"?")[0],
-            "query_string": url.query,
-            "server": (url.host, url.port),
+            "headers": [(name.lower(), value) for name, value in raw_headers(request)],
+            "scheme": goal.scheme,
+            "path": goal.path,
+            "raw_path": goal.raw_path.partition(b"?")[0],
+            "query_string": goal.query,
+            "server": (goal.host, goal.port),
             "client": _CLIENT,
             "root_path": "",
         }

@@ -10,6 +10,7 @@ import httpx
 
 from miles_sim.asgi import AppTransport
 from miles_sim.asgi import ASGIApp as ASGIApp
+from miles_sim.whole import goal_of
 
 
 class LocalNetwork(httpx.AsyncBaseTransport):
@@ -51,7 +52,7 @@ class LocalNetwork(httpx.AsyncBaseTransport):
 
     async def reach(self, request: httpx.Request) -> httpx.Response:
         """Straight to the host, whatever is interposed."""
-        inside = self._apps.get(request.url.host)
+        inside = self._apps.get(goal_of(request).host)
         if inside is not None:
             return await inside.handle_async_request(request)
         # Made when it is needed: it loads the certificates of the system, which takes longer than a whole rollout.

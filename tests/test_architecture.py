@@ -23,6 +23,7 @@ GROUND = {
     "rows",
     "tokenizer",
     "transport",
+    "whole",
     "yaml_file",
 }
 HEAVY = ["faker", "numpy", "ray", "safetensors", "sglang", "starlette", "torch", "transformers", "uvicorn"]

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from miles_sim import plain_http
+from miles_sim import whole
 from miles_sim.plain_http import PlainClient
 
 
@@ -21,7 +21,7 @@ class Way(httpx.AsyncBaseTransport):
         body = await request.aread()
         headers = sorted((name.lower(), value) for name, value in request.headers.raw)
         self.asked.append((request.method, str(request.url), headers, body, request.extensions["timeout"]))
-        return plain_http.response(*self.answer)
+        return whole.response(*self.answer)
 
 
 ASKED: list[tuple[str, str, dict[str, Any]]] = [
@@ -55,7 +55,9 @@ async def test_a_number_that_json_has_not_is_refused() -> None:
 
 
 async def test_a_response_is_read_and_knows_its_request() -> None:
-    response = await PlainClient(Way(headers=[("content-type", "application/json")], body=b'{"a":1}')).get("http://e/")
+    response = await PlainClient(Way(headers=[(b"content-type", b"application/json")], body=b'{"a":1}')).get(
+        "http://e/"
+    )
     assert (response.content, response.text, response.json()) == (b'{"a":1}', '{"a":1}', {"a": 1})
     assert (response.is_success, response.is_closed, str(response.request.url)) == (True, True, "http://e/")
 
@@ -76,13 +78,13 @@ async def test_an_encoded_body_is_decoded() -> None:
 
 
 async def test_a_body_that_only_says_that_it_is_encoded_is_an_error() -> None:
-    way = Way(headers=[("content-encoding", "gzip")], body=b"abc")
+    way = Way(headers=[(b"content-encoding", b"gzip")], body=b"abc")
     with pytest.raises(httpx.DecodingError):
         await PlainClient(way).get("http://e/")
 
 
 async def test_cookies_and_redirects_are_left_alone() -> None:
-    way = Way(status=307, headers=[("location", "http://elsewhere/"), ("set-cookie", "a=b")])
+    way = Way(status=307, headers=[(b"location", b"http://elsewhere/"), (b"set-cookie", b"a=b")])
     client = PlainClient(way)
     for _ in range(2):
         assert (await client.get("http://e/")).status_code == 307
@@ -91,7 +93,7 @@ async def test_cookies_and_redirects_are_left_alone() -> None:
 
 
 async def test_what_is_asked_beyond_that_httpx_does() -> None:
-    way = Way(status=307, headers=[("location", "/b")])
+    way = Way(status=307, headers=[(b"location", b"/b")])
     with pytest.raises(httpx.TooManyRedirects):
         await PlainClient(way).get("http://e/", follow_redirects=True)
     assert [url for _, url, *_ in way.asked][:2] == ["http://e/", "http://e/b"]

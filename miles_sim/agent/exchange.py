@@ -6,6 +6,7 @@ import httpx
 import orjson
 
 from miles_sim.agent.conversation import Message
+from miles_sim.whole import Pairs, raw_headers
 
 RETRIED = frozenset({0, 408, 409, 429})
 """Statuses below 500 after which an agent with `Plan.retries` asks again; 0 where the transport failed."""
@@ -50,7 +51,7 @@ class Exchange:
         while True:
             reply = await self.once(body)
             if not reply.retried or len(failed) == self._retries:
-                return replace(reply, failed=failed)
+                return replace(reply, failed=failed) if failed else reply
             failed = (*failed, reply.status)
 
     async def once(self, body: bytes) -> Reply:
@@ -59,12 +60,15 @@ class Exchange:
             response = await self._client.post(self._url, content=body, headers={"content-type": "application/json"})
         except httpx.RequestError as error:
             return Reply(0, f"{type(error).__name__}: {error}")
-        return replace(_read(response), doubled=_doubled(response.headers))
+        reply, doubled = _read(response), _doubled(raw_headers(response))
+        return replace(reply, doubled=doubled) if doubled else reply
 
 
-def _doubled(headers: httpx.Headers) -> tuple[str, ...]:
-    names = [name for name, _ in headers.multi_items()]
-    return tuple(name for name in _SINGLE if names.count(name) > 1)
+def _doubled(headers: Pairs) -> tuple[str, ...]:
+    names = [name.lower() for name, _ in headers]
+    if len(names) == len(set(names)):
+        return ()
+    return tuple(name for name in _SINGLE if names.count(name.encode()) > 1)
 
 
 def _read(response: httpx.Response) -> Reply:

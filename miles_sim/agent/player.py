@@ -157,9 +157,13 @@ class _Player:
             self.conversation("subagent") if step.start == "fresh" else talk.fork(step.at) for _, step in subagents
         ]
         plays = (self.steps(t, step.steps, f"{key}.") for t, (key, step) in zip(talks, subagents, strict=True))
-        for outcome in await asyncio.gather(*plays, return_exceptions=True):
-            if outcome is not None:
-                raise outcome
+        outcomes = await asyncio.gather(*plays, return_exceptions=True)
+        failed = next((outcome for outcome in outcomes if outcome is not None), None)
+        if failed is not None:
+            try:
+                raise failed
+            finally:
+                del failed, outcomes  # an error holds this frame, which must not hold it in turn
         talk.told += [t.content for t, (_, step) in zip(talks, subagents, strict=True) if step.returns]
 
     async def ask(

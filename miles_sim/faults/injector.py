@@ -54,12 +54,27 @@ class Injector:
             self._read.add("engine")
         self.hangs_up = any(strike.leaves == "agent" for _, strike in strikes)
         """An agent may be made to leave while it waits."""
+        self._minded = self._read | {order.kind.edge for order in self._orders}
+        if self.hangs_up:
+            self._minded.add("session")
+        if any(strike.life for _, strike in strikes):
+            self._minded.add("engine")
+        if "agent" in self._minded:
+            self._minded.add("driver")
         self.cancels = any(strike.leaves == "rollout" for _, strike in strikes)
         """The task of a rollout may be cancelled."""
 
     @property
     def orders(self) -> tuple[Order, ...]:
         return self._orders
+
+    def minds(self, edge: Edge) -> bool:
+        """Exchanges on that edge matter: they may be struck, or what is struck elsewhere depends on them.
+
+        On an engine that may be dead, an agent that may leave while it waits, a driver's request after which an agent
+        asks.
+        """
+        return edge in self._minded
 
     def reads(self, edge: Edge) -> bool:
         """An answer that nothing strikes matters all the same: for a later strike, or for what the model was to say."""

@@ -50,9 +50,9 @@ class Spot:
 Locate = Callable[[Asked], Spot | None]
 
 
-def edge_of(asked: Asked) -> Edge | None:
-    """The edge that a request passes, by its path alone; None for what no plan asks."""
-    path = asked.path.partition("?")[0]
+def edge_of(path: str) -> Edge | None:
+    """The edge that a request to `path` passes; None for what no plan asks."""
+    path = path.partition("?")[0]
     if path in _ENGINE:
         return "engine"
     found = _SESSION.search(path)

@@ -7,13 +7,14 @@ from typing import Any, NoReturn, Protocol
 
 import httpx
 
-from miles_sim import plain_http
+from miles_sim import whole
 from miles_sim.faults.injector import THROUGH, Injector, Meeting
 from miles_sim.faults.lives import Lives
 from miles_sim.faults.locate import OPENS, edge_of
 from miles_sim.faults.made import names_of
 from miles_sim.faults.place import Edge
 from miles_sim.faults.strike import Answer, Asked, CannotStrike, Strike
+from miles_sim.whole import encoded, goal_at, goal_of, header_items
 
 _DROPPED = frozenset({"content-length", "content-encoding", "transfer-encoding"})
 """Response headers that belong to the connection, not to the body that was read."""
@@ -63,19 +64,19 @@ class FaultTransport(httpx.AsyncBaseTransport):
         self._agents: Waiting = {} if agents is None else agents
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        body = await request.aread()
-        path = request.url.raw_path.decode()
-        headers = tuple(request.headers.multi_items()) if path == OPENS else ()  # of others nobody reads them so soon
-        asked = Asked(request.method, path, headers, body)
-        if self._edges is not None and edge_of(asked) not in self._edges:
+        path = goal_of(request).raw_path.decode()
+        edge = edge_of(path)
+        if edge is None or not self._injector.minds(edge) or (self._edges is not None and edge not in self._edges):
             return await self._inner.handle_async_request(request)
+        headers = tuple(header_items(request)) if path == OPENS else ()  # of others nobody reads them so soon
+        asked = Asked(request.method, path, headers, await request.aread())
         meeting = self._injector.meet(asked)
         if meeting is None:
             return await self._inner.handle_async_request(request)
         if meeting.entry is None and self._passes(meeting):
             exchange = self._inner.handle_async_request(request)
         else:
-            whole = replace(asked, headers=tuple(request.headers.multi_items()))
+            whole = replace(asked, headers=tuple(header_items(request)))
             exchange = self._exchange(meeting, whole, request)
         if meeting.edge == "session" and self._injector.hangs_up:
             return await self._hung_on(meeting, exchange, request)
@@ -120,7 +121,7 @@ class FaultTransport(httpx.AsyncBaseTransport):
         if strike.leaves is not None:
             await self._leave(meeting, answers)
             if changed is None and meeting.entry is not None and meeting.entry.cannot is not None:
-                strike, answers = THROUGH, [await self._deliver(asked, request)]
+                strike, answers = THROUGH, [await self._deliver(request)]
                 self._injector.answered(meeting, answers)
                 changed = answers[-1]
         if meeting.edge == "driver" and strike.ending == "whole":  # else who asked will ask again
@@ -168,41 +169,48 @@ class FaultTransport(httpx.AsyncBaseTransport):
         """The answers to all copies. Who asks may leave between two of them: what was answered until then is lost."""
         strike = meeting.strike
         sent = strike.ask(asked)
+        if sent is not asked:
+            request = _rewritten(request, sent)
         if strike.at_once:
-            return list(await asyncio.gather(*(self._deliver(sent, request) for _ in range(strike.deliveries))))
+            return list(await asyncio.gather(*(self._deliver(request) for _ in range(strike.deliveries))))
         answers: list[Answer] = []
         try:
             for _ in range(strike.deliveries):
-                answers.append(await self._deliver(sent, request))
+                answers.append(await self._deliver(request))
         except BaseException:
             if meeting.entry is not None:
                 meeting.entry.lost += names_of(answers)
             raise
         return answers
 
-    async def _deliver(self, asked: Asked, request: httpx.Request) -> Answer:
-        headers = [(name, value) for name, value in asked.headers if name.lower() != "content-length"]
-        path, url = asked.path.encode(), request.url
-        url = url if url.raw_path == path else url.copy_with(raw_path=path)
-        copy = plain_http.request(asked.method, url, headers, asked.body, request.extensions)
-        response = await self._inner.handle_async_request(copy)
+    async def _deliver(self, request: httpx.Request) -> Answer:
+        response = await self._inner.handle_async_request(request)
         try:
             body = await response.aread()
         finally:
             await response.aclose()
-        kept = tuple((name, value) for name, value in response.headers.multi_items() if name not in _DROPPED)
+        kept = tuple((name, value) for name, value in header_items(response) if name not in _DROPPED)
         return Answer(response.status_code, body, kept)
+
+
+def _rewritten(request: httpx.Request, asked: Asked) -> httpx.Request:
+    """The request in whose place `asked` is sent."""
+    headers = [(name, value) for name, value in asked.headers if name.lower() != "content-length"]
+    goal, path = goal_of(request), asked.path.encode()
+    if goal.raw_path != path:
+        goal = goal_at(request.url.copy_with(raw_path=path))
+    return whole.request(asked.method, goal, encoded(headers), asked.body, request.extensions)
 
 
 async def _ended(strike: Strike, answer: Answer | None, request: httpx.Request) -> httpx.Response:
     if answer is None or (strike.ending != "whole" and not strike.headers):
         await _broken(strike, request, begun=False)
     cut = strike.arriving(len(answer.body))
-    headers = httpx.Headers([*answer.headers, ("content-length", str(len(answer.body)))])
+    headers = encoded([*answer.headers, ("content-length", str(len(answer.body)))])
     if strike.ending == "whole" and strike.chunk_bytes is None:
-        return plain_http.response(answer.status, headers, answer.body, request)
+        return whole.response(answer.status, headers, answer.body, request)
     body = _Body(strike, answer.body[:cut], request)
-    kind = httpx.Response if "content-encoding" in headers else _Slow
+    kind = httpx.Response if any(name.lower() == b"content-encoding" for name, _ in headers) else _Slow
     return kind(answer.status, headers=headers, stream=body, request=request)
 
 

@@ -25,4 +25,7 @@ async def apart(work: Awaitable[T]) -> T:
         raise
     if task.cancelled():
         raise CancelledInsideError("cancelled from within")
-    return task.result()
+    try:
+        return task.result()
+    finally:
+        del task  # its error holds this frame, which must not hold it in turn

@@ -18,6 +18,7 @@ from miles_sim.rollout.plain import not_json
 from miles_sim.rollout.sample import RESERVED, Sample, Status
 from miles_sim.rollout.settings import RolloutSettings
 from miles_sim.rollout.wire import SamplesReply, check_input, decode_samples
+from miles_sim.rollout.within import within
 
 logger = logging.getLogger(__name__)
 
@@ -239,7 +240,7 @@ async def _collect(input: GenerateInput, session: str, agent_metadata: dict[str,
     timeout = settings.collect_timeout
     try:
         request = _tried(settings, lambda: input.client.post(f"{session}/samples", json=body, timeout=timeout))
-        response = await asyncio.wait_for(request, timeout)
+        response = await within(timeout, request)
     except (httpx.TransportError, asyncio.TimeoutError) as error:
         logger.warning("collecting samples failed: %r", error)
         return None
@@ -251,7 +252,7 @@ async def _delete(input: GenerateInput, session: str) -> None:
     timeout = input.settings.collect_timeout
     try:
         request = _tried(input.settings, lambda: input.client.delete(session, timeout=timeout))
-        await asyncio.wait_for(request, timeout)
+        await within(timeout, request)
     except (httpx.HTTPError, asyncio.TimeoutError) as error:
         logger.warning("deleting a session failed: %r", error)
 

@@ -4,8 +4,8 @@ import base64
 
 import httpx
 
-from miles_sim.plain_http import WholeResponse
 from miles_sim.targets.garble import garbled
+from miles_sim.whole import WholeResponse, goal_of, raw_headers
 
 _OF_THE_BODY = frozenset({b"content-length", b"content-encoding"})
 """Headers that tell how a body was sent, not what it holds."""
@@ -22,13 +22,13 @@ class Crossing(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         response = await self._way.handle_async_request(request)
-        if request.method != "POST" or not request.url.path.endswith("/samples") or response.status_code != 200:
+        if request.method != "POST" or not goal_of(request).path.endswith("/samples") or response.status_code != 200:
             return response
         content = await response.aread()
         await response.aclose()
         self.payload = base64.b64encode(content).decode()
         given = content if self._garble is None else garbled(self._garble, content)
-        headers = [(name, value) for name, value in response.headers.raw if name.lower() not in _OF_THE_BODY]
+        headers = [(name, value) for name, value in raw_headers(response) if name.lower() not in _OF_THE_BODY]
         return WholeResponse(response.status_code, [*headers, (b"Content-Length", b"%d" % len(given))], given)
 
     async def aclose(self) -> None:

@@ -31,3 +31,5 @@ class Ending(Generic[T]):
             if not self._cancelled:
                 raise
             return None, error
+        finally:
+            self._task = None

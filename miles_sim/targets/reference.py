@@ -70,7 +70,12 @@ class ReferenceTarget:
         )
 
     async def play(self, job: Job, agent: AgentFunction) -> dict[str, Any]:
-        self._cancellers.clear()
+        try:
+            return await self._played(job, agent)
+        finally:
+            self._cancellers.clear()  # they hold the rollouts, and all that came of them
+
+    async def _played(self, job: Job, agent: AgentFunction) -> dict[str, Any]:
         tokenizer = built_in(job["tokenizer"])
         if job["session"] == "direct":
             settings = self._for(job, "v1")
@@ -142,24 +147,30 @@ class _Rollout:
         self._agent = agent
         self._agent_ran = False
         self._ending = Ending[GenerateOutput]()
+        self._settings = settings
         self._sample = Sample(**job["inputs"][number])
+        self._sampling = job["sampling"][number]
+        self._url = url
         self._crossing = Crossing(way, job.get("garble"))
-        self._input = GenerateInput(
-            settings=settings,
-            sample=self._sample,
-            sampling_params=job["sampling"][number],
-            agent=self._run_agent,
-            session_url=url,
-            client=PlainClient(self._crossing),
-        )
 
     async def play(self) -> tuple[dict[str, Any], Any]:
         """Its view, and what `generate` returned."""
         before = sample_view(self._sample)
-        output, error = await self._ending.outcome(generate(self._input))
+        output, error = await self._ending.outcome(generate(self._asked()))
         returned = None if output is None else output.samples
         view = rollout_view(before, self._sample, returned, agent_ran=self._agent_ran, error=error)
         return {**view, "payload": self._crossing.payload}, returned
+
+    def _asked(self) -> GenerateInput:
+        """Not kept: it holds this rollout in turn, and only the collector would find the two."""
+        return GenerateInput(
+            settings=self._settings,
+            sample=self._sample,
+            sampling_params=self._sampling,
+            agent=self._run_agent,
+            session_url=self._url,
+            client=PlainClient(self._crossing),
+        )
 
     def cancel(self) -> None:
         """End it."""

@@ -5,6 +5,8 @@ from types import TracebackType
 
 OFTEN = 50_000
 """Objects after which it runs all the same. A scenario of eight rollouts makes half as many."""
+EVERY = 32
+"""Plays after which it looks at what stayed from those before as well."""
 
 
 class Collector:
@@ -25,9 +27,10 @@ class Collector:
         What is still there is kept for good, caches and the like. It is set apart, ever more rarely, not to be looked
         at again.
         """
-        gc.collect()
         self._played += 1
-        if self._played & (self._played - 1) == 0:
+        apart = self._played & (self._played - 1) == 0
+        gc.collect(2 if apart or self._played % EVERY == 0 else 0)
+        if apart:
             gc.freeze()
 
     def __exit__(

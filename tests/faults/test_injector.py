@@ -106,3 +106,23 @@ def test_an_engine_that_died_strikes_every_later_request_by_the_fault_that_ended
         ("engine-death", 1, "1"),
     ]
     assert [(m.kind, m.reason) for m in journal.missed()] == [("http-503", "the engine is dead")]
+
+
+def test_an_edge_matters_where_something_strikes_or_depends_on_it() -> None:
+    minded = {
+        name: {edge for edge in ("engine", "session", "driver") if injector({"kind": name})[0].minds(edge)}
+        for name in (
+            "http-503",
+            "session-forgotten",
+            "consumer-hangs-up-before",
+            "session-collect-404",
+            "agent-cancels",
+        )
+    }
+    assert minded == {
+        "http-503": {"engine"},
+        "session-forgotten": {"session", "engine"},
+        "consumer-hangs-up-before": {"session", "engine"},
+        "session-collect-404": {"driver"},
+        "agent-cancels": {"driver"},
+    }

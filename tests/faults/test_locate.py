@@ -101,4 +101,4 @@ def test_a_driver_may_say_for_whom_it_opens_a_session(locate: Locator) -> None:
 
 def test_an_edge_is_told_by_the_path_alone() -> None:
     paths = ["/generate", "/sessions/a/v1/chat/completions", "/sessions", "/sessions/a/samples?x=1", "/health"]
-    assert [edge_of(asked(path)) for path in paths] == ["engine", "session", "driver", "driver", None]
+    assert [edge_of(path) for path in paths] == ["engine", "session", "driver", "driver", None]

@@ -26,6 +26,9 @@ class Struck(Injector):
         self.entry = Entry(None, Place(0, 0, "1", 0))  # type: ignore[arg-type]
         self._meeting = Meeting(edge, Place(0, 0, "1", 0), strike, self.entry)
 
+    def minds(self, edge: Edge) -> bool:
+        return True
+
     def meet(self, asked: Asked) -> Meeting | None:
         return self._meeting
 
@@ -229,6 +232,9 @@ async def test_who_opens_a_session_is_told_with_its_headers() -> None:
     met: list[Asked] = []
 
     class Listening(Injector):
+        def minds(self, edge: Edge) -> bool:
+            return True
+
         def meet(self, asked: Asked) -> Meeting | None:
             met.append(asked)
             return None

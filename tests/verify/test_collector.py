@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from miles_sim.verify.collector import Collector
+from miles_sim.verify.collector import EVERY, Collector
 
 
 class Ring:
@@ -43,3 +43,16 @@ def test_what_stays_is_looked_at_ever_more_rarely() -> None:
         assert [new > old for old, new in pairwise(counts)] == [
             True, False, True, False, False, False, True,
         ]  # fmt: skip
+
+
+def test_what_stayed_for_a_while_and_is_then_left_is_gone_in_the_end() -> None:
+    with Collector() as collector:
+        for _ in range(4):
+            collector.played()
+        ring = Ring()
+        left = weakref.ref(ring)
+        collector.played()
+        del ring
+        for _ in range(EVERY):
+            collector.played()
+        assert left() is None

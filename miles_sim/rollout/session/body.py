@@ -1,6 +1,6 @@
 """The body of a request, as long as it may be."""
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from miles_sim.rollout.errors import BodyTooLargeError, ClientGoneError
 
@@ -11,15 +11,16 @@ async def read_body(request: Request, *, limit: int) -> bytes:
     if declared.isdecimal() and int(declared) > limit:
         raise _too_large(declared, limit)
     parts: list[bytes] = []
-    size = 0
-    try:
-        async for part in request.stream():
-            size += len(part)
-            if size > limit:
-                raise _too_large(f"{size} or more", limit)
-            parts.append(part)
-    except ClientDisconnect:
-        raise ClientGoneError("client: left before its request was whole") from None
+    size, more = 0, True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGoneError("client: left before its request was whole")
+        part, more = message.get("body", b""), message.get("more_body", False)
+        size += len(part)
+        if size > limit:
+            raise _too_large(f"{size} or more", limit)
+        parts.append(part)
     return b"".join(parts)
 
 

@@ -19,12 +19,12 @@ from miles_sim.rollout.engine_reply import check_recordable
 from miles_sim.rollout.errors import (
     ClientGoneError,
     MessageValidationError,
-    RolloutError,
     SessionError,
     UpstreamResponseError,
 )
 from miles_sim.rollout.record import Record
 from miles_sim.rollout.session.answer import check_not_elsewhere, completed, json_response, passed_through
+from miles_sim.rollout.session.app import SessionApp
 from miles_sim.rollout.session.body import read_body
 from miles_sim.rollout.session.chat import ChatRequest, read_chat, read_object
 from miles_sim.rollout.session.completion import Completion, ids_in, read_completion
@@ -73,9 +73,8 @@ class SessionServer:
         self._upstream = Upstream(engine_url, request_timeout=settings.request_timeout, transport=transport)
         self.requests_open = 0
         """Requests that wait for the engine."""
-        self.app = Starlette(
+        self.app = SessionApp(
             routes=[
-                # They are tried in this order: the one that is asked most comes first.
                 Route("/sessions/{id}/" + _CHAT, self._chat, methods=["POST"]),
                 Route("/sessions", self._create, methods=["POST"]),
                 Route("/sessions/{id}/samples", self._samples, methods=["POST"]),
@@ -84,7 +83,9 @@ class SessionServer:
                 Route("/health", self._health, methods=["GET"]),
                 Route("/sessions/{id}/{path:path}", self._proxy, methods=_METHODS),
             ],
-            exception_handlers={RolloutError: _refused, HTTPException: _no_route, Exception: _broken},
+            refused=_refused,
+            broken=_broken,
+            exception_handlers={HTTPException: _no_route},
             lifespan=self._lifespan,
         )
 

@@ -76,6 +76,8 @@ class Upstream:
                 await asyncio.gather(*tasks, return_exceptions=True)
             elif not answer.cancelled():
                 answer.exception()  # read, so that nothing warns of one that nobody waits for
+            del answer  # its error holds this frame, which must not hold it in turn
+            tasks.clear()
 
     async def aclose(self) -> None:
         if self._owned:
