@@ -9,7 +9,7 @@ def test_my_picker(contract, miles_case):
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,10 +145,14 @@ class _ToPlay:
 
 def _cases(marker: pytest.Mark) -> list[Any]:
     from miles_sim.cli import choices
+    from miles_sim.rollout.settings import RolloutSettings
     from miles_sim.scenarios.model import Scenario
 
     settings = dict(marker.kwargs)
     session = settings.pop("session", None)
+    known = [each.name for each in fields(RolloutSettings) if each.name != "session"]
+    if unknown := [name for name in settings if name not in known]:
+        raise ValueError(f"miles_scenario: {unknown[0]!r} is not one of session, {', '.join(known)}")
     named = [str(given) for given in marker.args if not isinstance(given, Scenario)]
     found = choices.chosen_cases(named) if named or not marker.args else []
     found += [(s, version) for s in marker.args if isinstance(s, Scenario) for version in s.sessions]

@@ -183,6 +183,10 @@ def test_it(miles_case):
         ("@contracts('tokens/*')\ndef test_it(): pass", "*needs an argument named 'contract'*"),
         ("@pytest.mark.miles_scenario('nix')\ndef test_it(miles_case): pass", "*'nix'*"),
         ("@pytest.mark.miles_scenario('twins', session='v1')\ndef test_it(miles_case): pass", "*'v1'*"),
+        (
+            "@pytest.mark.miles_scenario('linear', sample_pickr=len)\ndef test_it(miles_case): pass",
+            "*'sample_pickr' is not one of session, identity,*",
+        ),
         ("def test_it(miles_case): pass", "*miles_case needs @pytest.mark.miles_scenario*"),
     ],
 )

@@ -13,7 +13,8 @@ def diagnosis_lines(found: Diagnosis) -> Iterator[str]:
             yield f"  {package} from {folder}"
         known = {**dict.fromkeys(found.where, "of no known version"), **{n: v for n, v in found.packages.items() if v}}
         known.pop("miles", None)
-        yield f"on {', '.join(f'{name} {version}' for name, version in known.items())}"
+        if known:
+            yield f"on {', '.join(f'{name} {version}' for name, version in known.items())}"
         yield f"can: {', '.join(found.capabilities)}"
         yield from (f"cannot: {name}: {reason}" for name, reason in found.absent.items())
         yield f"stood in for: {', '.join(found.stand_ins) or 'nothing'}"
