@@ -17,6 +17,8 @@ NODES = (16, 32, 64, 128, 256, 512, 1024)
 
 @dataclass(frozen=True)
 class Point:
+    """One size of the tree."""
+
     nodes: int
     microseconds: float
 

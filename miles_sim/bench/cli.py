@@ -57,8 +57,8 @@ def engine(
     with honest():
         from miles_sim.bench.engine import measure
 
-        python = None if miles_python is None else str(miles_python)
-        tree = None if checkout is None else str(checkout.resolve())
+        miles = _miles(miles_python, checkout)
+        python, tree = (miles.python, miles.checkout) if miles else (None, None)
         found = measure(seconds=seconds, connections=connections, miles_python=python, checkout=tree)
         show(found.document(), json)
 
@@ -159,8 +159,13 @@ def rollout(
 
 def _miles(python: Path | None, checkout: Path | None) -> "Miles | None":
     from miles_sim.bench.beside import Miles
+    from miles_sim.bench.load import BenchError
 
     if python is None:
+        if checkout is not None:
+            raise BenchError(
+                f"checkout: {checkout}: --miles-python is due beside it: the interpreter that can import it"
+            )
         return None
     return Miles(str(python), None if checkout is None else str(checkout.resolve()))
 

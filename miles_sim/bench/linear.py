@@ -23,6 +23,8 @@ SHORT = 16
 
 @dataclass(frozen=True)
 class Point:
+    """One length of prompt or reply."""
+
     tokens: int
     microseconds: float
     """CPU time of this process for one request, the least of all rounds."""

@@ -22,6 +22,8 @@ _STATM = Path("/proc/self/statm")
 
 @dataclass(frozen=True)
 class MemoryBench:
+    """Resident memory while small requests go on, in MB of 2**20 bytes."""
+
     requests: int
     rss_mb: list[float]
     """Resident memory of the process after each twentieth of the requests; where a system tells no more than the most

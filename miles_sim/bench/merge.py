@@ -20,6 +20,8 @@ ROUNDS = 3
 
 @dataclass(frozen=True)
 class Point:
+    """One length of conversation; the least of all rounds."""
+
     turns: int
     tokens: int
     seconds: float

@@ -229,6 +229,8 @@ def test_each_kind_of_report_is_written_the_same_each_time(tmp_path: Path) -> No
         (["run", "tools/v1", "--session", "v2"], "session: 'v2' is asked for, and tools/v1"),
         (["run", "linear", "--faults-out", "/no/such/f.yaml"], "faults_out: /no/such/f.yaml: there is no folder"),
         (["chaos", "--upstream", "http://x", "--journal", "/no/such/j"], "journal: /no/such/j: there is no folder"),
+        (["bench", "merge", "--checkout", "m"], "checkout: m: --miles-python is due beside it"),
+        (["bench", "engine", "--checkout", "m"], "checkout: m: --miles-python is due beside it"),
         (["verdicts", "no-such"], "no-such: there is no such folder"),
         (["faults", "--page", "no-such"], "no-such: there is no such folder"),
         (["digest", "r.json", "--label", "x", "--date", "2026-13-01"], "date: '2026-13-01' is no day"),
