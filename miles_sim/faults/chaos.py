@@ -19,7 +19,7 @@ from miles_sim.faults.decide import Order, ParamsError, ordered, striking
 from miles_sim.faults.injector import Injector, Meeting
 from miles_sim.faults.journal import Entry, Journal
 from miles_sim.faults.lives import Lives
-from miles_sim.faults.place import Place
+from miles_sim.faults.place import Edge, Place
 from miles_sim.faults.plan import Fault
 from miles_sim.faults.strike import Answer, Asked
 from miles_sim.faults.transport import FaultTransport
@@ -129,6 +129,10 @@ class ChaosInjector(Injector):
         self._tally = tally
         self._counts: OrderedDict[str, int] = OrderedDict()
         self._earlier: Answer | None = None
+
+    def minds(self, edge: Edge | None) -> bool:
+        """`meet` decides: an upstream's own path may stand before a route that a plan would know."""
+        return True
 
     def meet(self, asked: Asked) -> Meeting | None:
         path = asked.path.partition("?")[0]

@@ -68,10 +68,10 @@ class Injector:
     def orders(self) -> tuple[Order, ...]:
         return self._orders
 
-    def minds(self, edge: Edge) -> bool:
+    def minds(self, edge: Edge | None) -> bool:
         """Exchanges on that edge matter: they may be struck, or what is struck elsewhere depends on them.
 
-        On an engine that may be dead, an agent that may leave while it waits, a driver's request after which an agent
+        None: on no edge that a plan knows. On an engine that may be dead, an agent that may leave while it waits, a driver's request after which an agent
         asks.
         """
         return edge in self._minded

@@ -66,7 +66,7 @@ class FaultTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         path = goal_of(request).raw_path.decode()
         edge = edge_of(path)
-        if edge is None or not self._injector.minds(edge) or (self._edges is not None and edge not in self._edges):
+        if not self._injector.minds(edge) or (self._edges is not None and edge not in self._edges):
             return await self._inner.handle_async_request(request)
         headers = tuple(header_items(request)) if path == OPENS else ()  # of others nobody reads them so soon
         asked = Asked(request.method, path, headers, await request.aread())
