@@ -71,8 +71,8 @@ class Injector:
     def minds(self, edge: Edge | None) -> bool:
         """Exchanges on that edge matter: they may be struck, or what is struck elsewhere depends on them.
 
-        None: on no edge that a plan knows. On an engine that may be dead, an agent that may leave while it waits, a driver's request after which an agent
-        asks.
+        On an engine that may be dead, an agent that may leave while it waits, a driver's request after which an agent
+        asks. `None` is an edge of no plan.
         """
         return edge in self._minded
 

@@ -8,7 +8,17 @@ import openai
 import pytest
 
 from miles_sim.faults.catalogue import kinds
-from miles_sim.faults.chaos import ChaosPlanError, Tally, digest, drawn, orders_of, planned, read_plan
+from miles_sim.faults.chaos import (
+    ChaosInjector,
+    ChaosPlanError,
+    ChaosTransport,
+    Tally,
+    digest,
+    drawn,
+    orders_of,
+    planned,
+    read_plan,
+)
 from miles_sim.faults.place import Place
 from miles_sim.faults.plan import Fault
 from miles_sim.faults.strike import Asked
@@ -128,6 +138,17 @@ async def test_other_routes_are_never_struck_nor_counted(chaos: Any) -> None:
         assert (await c.client.get("/health")).status_code == 200
         assert (await c.client.get("/v1/models")).status_code == 200
         assert c.tally == Tally()
+
+
+async def test_a_route_behind_the_upstreams_own_path_is_struck_too() -> None:
+    inner = httpx.MockTransport(lambda request: httpx.Response(200, json={"path": request.url.path}))
+    pick, tally = drawn(orders_of(["http-503"]), probability=1, seed=0), Tally()
+    injector = ChaosInjector(pick, tally, seed=0)
+    transport = ChaosTransport(inner, injector, upstream="http://router/eu", tally=tally, write=len)
+    async with httpx.AsyncClient(transport=transport) as client:
+        assert (await client.post("http://router/eu/generate", json={"text": "hi"})).status_code == 503
+        assert (await client.get("http://router/eu/health")).json() == {"path": "/eu/health"}
+    assert (tally.requests, tally.fired) == (1, {"http-503": 1})
 
 
 async def test_the_same_requests_are_struck_alike_in_whatever_order(chaos: Any) -> None:
