@@ -74,6 +74,8 @@ def campaign(
 
         if json is not None and str(json) != "-":
             choices.chosen_files(json=json)
+        if ray is not None and workers != 1:
+            raise choices.Impossible(f"workers: {workers} beside --ray: a cluster has as many as its CPUs")
         if ":" in target and "" not in sys.path:
             sys.path.insert(0, "")  # an adapter may lie in the current folder
         settings = CampaignSettings(

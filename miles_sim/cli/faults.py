@@ -54,6 +54,12 @@ def faults(
     miles-sim faults --page docs/faults > docs/fault-kinds.md
     """
     with honest():
+        from miles_sim.cli.choices import Impossible
+
+        if session and write is None:
+            raise Impossible(f"session: {', '.join(session)}: of use with --write alone")
+        if name is not None and layer is not None:
+            raise Impossible(f"layer: {layer!r} beside the kind {name!r}: one of both is due")
         if write is not None:
             _write_singles(write, session)
             return

@@ -211,11 +211,13 @@ def rows(
     miles-sim rows docs/open-rows.json --report august.json --date 2026-08-21
     """
     with honest():
-        from miles_sim.cli.choices import chosen_date
+        from miles_sim.cli.choices import Impossible, chosen_date
         from miles_sim.report.open_rows import open_rows_page
         from miles_sim.verify.compare import load_report
         from miles_sim.verify.open_rows import filled, load_open_rows
 
+        if date is not None and report is None:
+            raise Impossible(f"date: {date}: of use with --report alone")
         found = load_open_rows(file)
         if report is None:
             typer.echo(open_rows_page(found), nl=False)
