@@ -100,6 +100,12 @@ class WholeResponse(_Lazy, httpx.Response):
             return {}
         return [] if name == "history" else super()._made(name)
 
+    @property
+    def text(self) -> str:
+        if any(b"charset" in value for _, value in raw_headers(self)):
+            return super().text
+        return self._whole.decode(errors="replace")
+
     async def aread(self) -> bytes:
         if not self.is_closed:
             await self.aclose()
@@ -147,7 +153,13 @@ def encoded(items: Sequence[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
 
 def goal_of(request: httpx.Request) -> Goal:
     """Where it goes."""
-    return request.goal if isinstance(request, WholeRequest) else goal_at(request.url)
+    if isinstance(request, WholeRequest):
+        return request.goal
+    own = vars(request)
+    known: tuple[httpx.URL, Goal] | None = own.get("_goal")
+    if known is None or known[0] is not request.url:  # it is asked for at every station of the way
+        known = own["_goal"] = request.url, goal_at(request.url)
+    return known[1]
 
 
 def goal_at(url: httpx.URL | str) -> Goal:

@@ -44,10 +44,9 @@ class Injector:
         self._journal = journal
         self._attempts: Counter[Spot] = Counter()
         self._first: dict[tuple[Edge, int], Answer] = {}
-        self._heard: set[str] = set()
+        self._answered: list[tuple[Place, Sequence[Answer]]] = []
+        self._heard: list[Answer] = []
         self._killer: Order | None = None
-        self.made: dict[str, Place] = {}
-        """Response id to where it was asked for, for generations of answers that were read (`reads`)."""
         strikes = [(order.kind.edge, _sketch(order)) for order in self._orders if order.kind.edge in _HTTP]
         self._read = {edge for edge, strike in strikes if strike.against is not None}
         if any(order.kind.edge == "model" for order in self._orders):
@@ -101,7 +100,7 @@ class Injector:
     def answered(self, meeting: Meeting, answers: Sequence[Answer]) -> None:
         """What the other side answered, all copies of the request in order."""
         if meeting.edge == "engine":
-            self.made.update((name, meeting.place) for name in names_of(answers))
+            self._answered.append((meeting.place, answers))
 
     def dead(self, meeting: Meeting) -> None:
         """The engine, which a fault has ended, was not there to be asked: that fault strikes here, and no other."""
@@ -120,12 +119,15 @@ class Injector:
         if answer.status == 200:
             self._first.setdefault((meeting.edge, meeting.place.rollout), answer)
             if meeting.edge == "engine":
-                self._heard.update(names_of(answers[-1:]))
+                self._heard += answers[-1:]
 
-    @property
+    def made(self) -> dict[str, Place]:
+        """Response id to where it was asked for, for generations of answers that were read (`reads`)."""
+        return {name: place for place, answers in self._answered for name in names_of(answers)}
+
     def unheard(self) -> frozenset[str]:
         """Generations that the engine answered with, and of which nobody got an answer of status 200 to its end."""
-        return frozenset(self.made) - self._heard
+        return frozenset(self.made()) - frozenset(names_of(self._heard))
 
     def earlier(self, meeting: Meeting) -> Answer | None:
         """The first good answer that this rollout was given on this edge."""

@@ -4,12 +4,14 @@ import base64
 import dataclasses
 import enum
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 _SCALARS = (str, int, float, bool, type(None))
 _EXACT = frozenset(_SCALARS)
 _HOLDERS = frozenset((dict, list))
+_NEVER_SHARED = (*_SCALARS, enum.Enum, tuple)
 _SESSION = re.compile(r"http://[\w.-]+(?::\d+)?/sessions\b(?:/[0-9a-fA-F-]+)?")
 _ID = re.compile(r"\b(?:0x[0-9a-f]{6,16}|[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
 """An address in memory, or a random id."""
@@ -31,7 +33,7 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tobytes") and hasattr(value, "dtype"):
         return scalar_or_rows(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {name: plain(getattr(value, name)) for name in _names(type(value))}
     return f"<{type(value).__module__}.{type(value).__qualname__}>"
 
 
@@ -63,34 +65,45 @@ def shared_objects(owners: Mapping[str, Any]) -> list[str]:
     for owner, instance in owners.items():
         own: dict[int, str] = {}
         for name, value in _children(instance):
-            found += _shared(value, f"{owner}.{name}", first, own)
+            if type(value) not in _EXACT:
+                found += _shared(value, f"{owner}.{name}", first, own)
         first = {**own, **first}
     return found
 
 
-def _shared(value: Any, place: str, first: Mapping[int, str], own: dict[int, str]) -> Iterator[str]:
-    if type(value) in _EXACT or not _mutable(value) or id(value) in own:
-        return
+def _shared(value: Any, place: str, first: Mapping[int, str], own: dict[int, str]) -> list[str]:
+    if not _mutable(value) or id(value) in own:
+        return []
     if id(value) in first:
-        yield f"{first[id(value)]} is {place}"
-        return
+        return [f"{first[id(value)]} is {place}"]
     own[id(value)] = place
+    found: list[str] = []
     for key, item in _children(value):
-        yield from _shared(item, f"{place}.{key}", first, own)
+        if type(item) not in _EXACT:
+            found += _shared(item, f"{place}.{key}", first, own)
+    return found
 
 
 def _mutable(value: Any) -> bool:
     if type(value) in _HOLDERS:
         return True
     parameters = getattr(type(value), "__dataclass_params__", None)
-    return not isinstance(value, (*_SCALARS, enum.Enum, tuple)) and not (parameters and parameters.frozen)
+    return not isinstance(value, _NEVER_SHARED) and not (parameters and parameters.frozen)
 
 
-def _children(value: Any) -> Iterator[tuple[Any, Any]]:
-    if isinstance(value, dict | Mapping):
-        yield from value.items()
-    elif isinstance(value, list):
-        if not _EXACT.issuperset(map(type, value)):
-            yield from ((number, item) for number, item in enumerate(value) if not isinstance(item, _SCALARS))
-    elif dataclasses.is_dataclass(value):
-        yield from ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+def _children(value: Any) -> Iterable[tuple[Any, Any]]:
+    """What it holds and could share, with names; not all of what it cannot share is left out."""
+    if isinstance(value, dict):
+        return value.items()
+    if isinstance(value, list):
+        return () if _EXACT.issuperset(map(type, value)) else enumerate(value)
+    if isinstance(value, Mapping):
+        return value.items()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [(name, getattr(value, name)) for name in _names(type(value))]
+    return ()
+
+
+@lru_cache(maxsize=64)
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))

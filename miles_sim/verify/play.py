@@ -115,7 +115,8 @@ async def _once(
         for left in await abandoned.turns():
             journals[left.rollout].append(left)
     if session == "direct":
-        heard = [generation for generation in engine.generations if generation.id not in faults.unheard]
+        unheard = faults.unheard()
+        heard = [generation for generation in engine.generations if generation.id not in unheard]
         journals = [list(turns(scenario.plan, *asked)) for asked in _by_rollout(scenario, heard, tap)]
     return Case(
         scenario=scenario,

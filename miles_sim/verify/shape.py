@@ -17,6 +17,9 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
+_TELLING_NO_MORE = frozenset(("type", "description", "title", "default"))
+"""Keywords of a schema that says but of what type a value is."""
+
 Fits = Callable[[Any], bool]
 _fitting: dict[int, tuple[Mapping[str, Any], Fits]] = {}
 """By identity of a schema, which is kept: whether a value has not one fault."""
@@ -78,13 +81,15 @@ def _fits(schema: Mapping[str, Any]) -> Fits:
     alike = frozenset[type]()
     if items is not None and len(items) == 1 and isinstance(items.get("type"), str):
         alike = frozenset(_TYPES[items["type"]])
+    if kinds is not None and exact is not None and set(schema) <= _TELLING_NO_MORE:  # a leaf, as most are
+        return lambda value: type(value) in exact or any(_is(value, kind) for kind in kinds)
     fixed = [(schema[word],) if word == "const" else schema[word] for word in ("const", "enum") if word in schema]
 
     def fits(value: Any) -> bool:
         kind = type(value)
         if exact is not None and kind not in exact and (kinds is None or not any(_is(value, k) for k in kinds)):
             return False
-        if any(value not in allowed for allowed in fixed):
+        if fixed and any(value not in allowed for allowed in fixed):
             return False
         if kind is dict or isinstance(value, dict):
             if not required <= value.keys():

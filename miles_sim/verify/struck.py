@@ -87,10 +87,9 @@ class Faults:
         if rollout in self._hooks:
             await self._hooks[rollout].after(moment)
 
-    @property
     def unheard(self) -> frozenset[str]:
         """Generations whose answer came to nobody whole."""
-        return self._injector.unheard
+        return self._injector.unheard()
 
     def on(self, ledger: Ledger) -> Ledger:
         """With what fired, and what was due and could not."""
@@ -122,8 +121,9 @@ class Faults:
     def _note_replies(self, ledger: Ledger) -> None:
         """What the model was made to say shows in what the engine generated."""
         spoiled = {spot.place: spot for spot in spoiled_replies(self._scenario)}
-        for generation in ledger.generations:
-            asked = self._injector.made.get(generation.id)
+        made = self._injector.made() if spoiled else {}
+        for generation in ledger.generations if spoiled else ():
+            asked = made.get(generation.id)
             if asked is not None:
                 place = Place(asked.rollout, asked.ordinal, asked.step, generation.attempt)
                 if place in spoiled:

@@ -87,9 +87,9 @@ def test_a_generation_is_unheard_until_an_answer_with_it_came_to_its_end() -> No
     meeting = inject.meet(asked("0/0"))
     assert meeting is not None
     inject.answered(meeting, [GIVEN])
-    assert inject.unheard == {"g1"}
+    assert inject.unheard() == {"g1"}
     inject.handed_over(meeting, GIVEN, [GIVEN])
-    assert inject.unheard == frozenset()
+    assert inject.unheard() == frozenset()
 
 
 def test_an_engine_that_died_strikes_every_later_request_by_the_fault_that_ended_it() -> None:

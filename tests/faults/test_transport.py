@@ -26,7 +26,7 @@ class Struck(Injector):
         self.entry = Entry(None, Place(0, 0, "1", 0))  # type: ignore[arg-type]
         self._meeting = Meeting(edge, Place(0, 0, "1", 0), strike, self.entry)
 
-    def minds(self, edge: Edge) -> bool:
+    def minds(self, edge: Edge | None) -> bool:
         return True
 
     def meet(self, asked: Asked) -> Meeting | None:
@@ -232,7 +232,7 @@ async def test_who_opens_a_session_is_told_with_its_headers() -> None:
     met: list[Asked] = []
 
     class Listening(Injector):
-        def minds(self, edge: Edge) -> bool:
+        def minds(self, edge: Edge | None) -> bool:
             return True
 
         def meet(self, asked: Asked) -> Meeting | None:

@@ -123,7 +123,8 @@ class SessionServer:
 
     async def _chat(self, request: Request) -> Response:
         requested_at = time.time()
-        async with self._body(request) as (session, body):
+        with self._sessions.used(request.path_params["id"]) as session:
+            body = await self._body(request, session)
             asked = read_chat(body, self._settings)
             position = _positioned(session, asked, requested_at=requested_at)
             try:
@@ -141,7 +142,8 @@ class SessionServer:
             return completed(answer, completion.response, stream=asked.stream)
 
     async def _samples(self, request: Request) -> Response:
-        async with self._body(request) as (session, body):
+        with self._sessions.used(request.path_params["id"]) as session:
+            body = await self._body(request, session)
             asked = read_object(body) if body else {}
             if unknown := sorted(set(asked) - {"max_seq_len", "metadata"}):
                 raise MessageValidationError(f"{unknown[0]}: not one of max_seq_len, metadata")
@@ -156,18 +158,17 @@ class SessionServer:
             return Response(payload, media_type="application/octet-stream")
 
     async def _proxy(self, request: Request) -> Response:
-        async with self._body(request) as (session, body):
+        with self._sessions.used(request.path_params["id"]) as session:
+            body = await self._body(request, session)
             path = quote(request.path_params["path"], safe="/:@!$&'()*+,;=~")
             return passed_through(await self._send(request, session, path, body))
 
-    @asynccontextmanager
-    async def _body(self, request: Request) -> AsyncIterator[tuple[Session, bytes]]:
-        """The session that a request names, open still when the body is there, and that body."""
-        with self._sessions.used(request.path_params["id"]) as session:
-            body = await read_body(request, limit=self._settings.max_body_bytes)
-            if session.closed:
-                raise session.not_found()
-            yield session, body
+    async def _body(self, request: Request, session: Session) -> bytes:
+        """The body of a request, whose session is open still when all of it is there."""
+        body = await read_body(request, limit=self._settings.max_body_bytes)
+        if session.closed:
+            raise session.not_found()
+        return body
 
     def _recordable(self, session: Session, position: Position, answer: Answer) -> Completion:
         """The generation in `answer`; UpstreamResponseError where no sample could be made of it.
