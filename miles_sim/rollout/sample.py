@@ -68,7 +68,8 @@ class RewardSpec:
     custom_rm_path: str | None = None
 
 
-_ATOMS = frozenset({bool, float, int, str, type(None), Status})
+_ATOMS = frozenset({bool, float, int, str, type(None), Status, SpecInfo, PrefixCacheInfo})
+"""Types whose values do not change, nor does anything in them: two samples may hold one."""
 
 
 @dataclass

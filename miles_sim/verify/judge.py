@@ -56,9 +56,10 @@ def judge(case: Case, rules: Sequence[Rule]) -> list[Judgement]:
     blocked = _Blocked()
     judgements: dict[str, Judgement] = {}
     calls = {scope: list(_calls(case, scope)) for scope in ("case", "rollout", "sample")}
+    allowed: dict[int | None, str | None] = {}
     for rule in _in_order(rules):
         if rule.scope != "scenario":
-            judgements[rule.id] = _judge_one(case, rule, calls[rule.scope], blocked)
+            judgements[rule.id] = _judge_one(case, rule, calls[rule.scope], blocked, allowed)
             blocked.add(rule, judgements[rule.id].violations)
     return [judgements[rule.id] for rule in rules if rule.id in judgements]
 
@@ -80,7 +81,10 @@ def _in_order(rules: Sequence[Rule]) -> list[Rule]:
     return list(ordered.values())
 
 
-def _judge_one(case: Case, rule: Rule, calls: Sequence[Call], blocked: _Blocked) -> Judgement:
+def _judge_one(
+    case: Case, rule: Rule, calls: Sequence[Call], blocked: _Blocked, allowances: dict[int | None, str | None]
+) -> Judgement:
+    """`allowances`: of rules on counters, by rollout, as far as they have been asked for."""
     missing = sorted(rule.needs - case.capabilities)
     if missing:
         return Judgement(rule, case.name, Verdict.NOT_APPLICABLE, reason=f"needs {', '.join(missing)}")
@@ -93,9 +97,12 @@ def _judge_one(case: Case, rule: Rule, calls: Sequence[Call], blocked: _Blocked)
         if by is not None:
             blocker = by
             continue
-        if counts and (why := allowance(rule, case, place.rollout)) is not None:
-            allowed = why
-            continue
+        if counts:
+            if place.rollout not in allowances:
+                allowances[place.rollout] = allowance(rule, case, place.rollout)
+            if (why := allowances[place.rollout]) is not None:
+                allowed = why
+                continue
         see.place = place
         _run(rule, see, *arguments)
     return _verdict(rule, case.name, see.witnesses, see.violations, blocker, allowed)

@@ -14,8 +14,18 @@ _REPLAY = ("routed_experts", "indexer_topk")
 """Large, and for the trainer alone: kept in the record."""
 
 
+class _JsonResponse(Response):
+    """Starlette's, of which it is known before what its headers are."""
+
+    def __init__(self, body: bytes, status_code: int) -> None:
+        self.status_code = status_code
+        self.background = None
+        self.body = body
+        self.raw_headers = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
+
+
 def json_response(content: Any, *, status_code: int = 200) -> Response:
-    return Response(orjson.dumps(content), status_code=status_code, media_type="application/json")
+    return _JsonResponse(orjson.dumps(content), status_code)
 
 
 def check_not_elsewhere(answer: Answer) -> Answer:
@@ -44,9 +54,11 @@ def completed(answer: Answer, reply: Mapping[str, Any], *, stream: bool) -> Resp
 
 
 def _add(response: Response, answer: Answer, *, without: tuple[str, ...]) -> None:
-    for name, value in to_client(answer.headers):
-        if name not in without:
-            response.headers.append(name, value)
+    response.raw_headers += [
+        (name.encode("latin-1"), value.encode("latin-1"))
+        for name, value in to_client(answer.headers)
+        if name not in without
+    ]
 
 
 def _without_replay(reply: Mapping[str, Any]) -> dict[str, Any]:

@@ -98,7 +98,8 @@ class Upstream:
             raise self._late() from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise UpstreamTransportError(f"engine: {type(error).__name__}: {error}") from error
-        return Answer(response.status_code, list(response.headers.multi_items()), body)
+        headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in response.headers.raw]
+        return Answer(response.status_code, headers, body)
 
     def _request(self, call: Call, url: httpx.URL) -> httpx.Request:
         """Its headers are given, so that httpx need not find out what is known: it would take longer than all else."""
