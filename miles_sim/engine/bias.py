@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from miles_sim.engine.logprobs import Place, logprob_of, next_state
+from miles_sim.engine.logprobs import Place, State, draw_of, logprob_of, next_state
 from miles_sim.tokenizer import FIRST_SPACED_PIECE, FIRST_SPECIAL
 
 _LEAST = 1e-9
@@ -30,13 +30,13 @@ def biased(
     random: Random,
     *,
     limit: int,
-    state: int,
+    state: State,
     stop_ids: frozenset[int],
     vocab_size: int,
 ) -> Biased:
     """The draft as sampled with these added to the logits, at most `limit` ids.
 
-    `state`: the draw of the first place, which gives it its distribution without biases.
+    `state`: that of the first place, which gives it its distribution without biases.
 
     At each place the drafted id stays with the chance that it has to stay so, else it makes way for one that the
     biases have made likelier: the distribution is a biased sampler's. A stop token that makes way is drafted again at
@@ -47,7 +47,7 @@ def biased(
     place = 0
     while place < len(ids) and len(made) < limit:
         token = ids[place]
-        around = Place(token, logprob_of(next_state(state, token)), state, vocab_size)
+        around = Place(token, logprob_of(next_state(state, token)), draw_of(state), vocab_size)
         chosen, logprob = _Sampler(token, around, biases).draw(random)
         state = next_state(state, chosen)
         made.append(chosen)

@@ -7,7 +7,8 @@ from miles_sim.engine.bias import biased
 from miles_sim.engine.finish import Bounds, ending
 from miles_sim.engine.flight import Drawn, ends_of
 from miles_sim.engine.grammar import obeyed
-from miles_sim.engine.logprobs import sampled_logprobs, state_after
+from miles_sim.engine.logprobs import State, sampled_logprobs, state_after
+from miles_sim.engine.packed import pack
 from miles_sim.engine.profiles import Profile
 from miles_sim.engine.prompt import Prompt
 from miles_sim.engine.replies import draft, lengthened, reply_for
@@ -40,13 +41,12 @@ class Model:
         if constraint is not None:
             reply = obeyed(reply, constraint, sampling.tools, seeding.chance(key, "grammar"))
         output_ids, reason, logprobs = self._sample(reply, prompt, sampling, key)
-        count, speculative = len(output_ids), self._settings.speculative
+        count, speculative, packed = len(output_ids), self._settings.speculative, pack(output_ids)
         drafts = accepted_drafts(count, speculative, seeding.chance(key, "drafts")) if speculative else None
         return Drawn(
             output_ids=tuple(output_ids),
-            logprobs=sampled_logprobs(prompt.packed, output_ids, seed=self._seed)
-            if logprobs is None
-            else tuple(logprobs),
+            packed=packed,
+            logprobs=sampled_logprobs(prompt.packed, packed, seed=self._seed) if logprobs is None else tuple(logprobs),
             finish_reason=reason,
             misbehaved=reply.misbehave,
             retract_after=reply.retract_after,
@@ -90,7 +90,7 @@ class Model:
         return drafted[: end.length], end.reason, None if logprobs is None else logprobs[: end.length]
 
     def _steered(
-        self, drafted: list[int], steering: Steering, stop_ids: frozenset[int], key: bytes, limit: int, state: int
+        self, drafted: list[int], steering: Steering, stop_ids: frozenset[int], key: bytes, limit: int, state: State
     ) -> tuple[list[int], list[float] | None]:
         drafted = lengthened(drafted, steering, stop_ids, seeding.Stream(key, "more text"), limit=limit)
         if not steering.logit_bias or steering.constraint is not None:

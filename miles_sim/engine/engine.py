@@ -120,7 +120,7 @@ class Engine:
         key = seeding.reply_key(self.seed, question, attempt)
         names = seeding.names_key(key, self.number)
         asked = Asked(
-            id=rid or seeding.name(names, "id", 32),
+            id=rid or names.hex(),
             endpoint=endpoint,
             prompt=prompt,
             attempt=attempt,

@@ -56,6 +56,8 @@ class Drawn(NamedTuple):
     """What the model says to it: a pure function of (seed, asked, attempt)."""
 
     output_ids: tuple[int, ...]
+    packed: bytes
+    """The same."""
     logprobs: Sequence[float]
     finish_reason: Reason
     ends: Sequence[int]

@@ -64,8 +64,8 @@ class PrefixCache:
         space: Space = (None, None),
         packed: bytes | None = None,
     ) -> None:
-        """A generation has finished. `packed`: the prompt ids as bytes, where they are there."""
-        ids = (pack(prompt_ids) if packed is None else packed) + pack(output_ids[:-1])
+        """A generation has finished. `packed`: all these ids but the last as bytes, where they are there."""
+        ids = pack([*prompt_ids, *output_ids[:-1]]) if packed is None else packed
         self._uses += 1
         node = self._roots.get(space)
         if node is None:
@@ -97,7 +97,7 @@ class PrefixCache:
         packed: bytes | None = None,
     ) -> int:
         """Ids at the head of this prompt that need no prefill, at the start of a request. `question`: equal for
-        requests that ask the very same thing; `packed`: see `add`."""
+        requests that ask the very same thing; `packed`: the ids as bytes, where they are there."""
         usable = len(prompt_ids) - 1
         before = question is not None and self._asked_before(question, space)
         if (before and not self._evicted) or usable <= 0:

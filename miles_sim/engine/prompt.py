@@ -45,7 +45,7 @@ class Prompt:
         except IndexError:
             return tuple(self.given)
 
-    @property
+    @cached_property
     def packed(self) -> bytes:
         """The ids as bytes; an error of `pack` where they cannot be."""
         return pack(self.given)

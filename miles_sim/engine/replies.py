@@ -2,22 +2,38 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import cycle, islice
 
 import numpy as np
 
 from miles_sim.engine.formats import FORMATS
 from miles_sim.engine.misbehaviour import Parts, misbehaved
-from miles_sim.engine.seeding import Chances, words
+from miles_sim.engine.packed import WIDTH, pack, picked
+from miles_sim.engine.seeding import Chances
 from miles_sim.engine.steering import Steering
 from miles_sim.reply import Reply, ReplyRule
-from miles_sim.tokenizer import FIRST_PIECE, FIRST_SPACED_PIECE, ByteTokenizer
+from miles_sim.tokenizer import FIRST_PIECE, FIRST_SPACED_PIECE, FIRST_SPECIAL, ByteTokenizer
 
 ECHOED = 48
 """Ids of the prompt that a reply repeats."""
 _WORDS = FIRST_SPACED_PIECE - FIRST_PIECE
-_PUNCTUATION = b",;:."
-_CHARACTERS = tuple(character.encode() for character in "éß→✓字🙂")
-_SPACED = np.array([FIRST_SPACED_PIECE + n for n in range(_WORDS)], dtype=object)
+_WIDE, _MARKS, _TABLES = 8, 16, 8
+"""Of 256 draws so many are a character of several bytes, and so many punctuation; the others are words, in each table
+others than in the one before."""
+
+
+def _tables() -> list[list[bytes]]:
+    """The ids of each draw, packed."""
+    words = cycle([pack([FIRST_SPACED_PIECE + n]) for n in range(_WORDS)])
+    wide = cycle([pack([*character.encode()]) for character in "éß→✓字🙂"])
+    marks = cycle([pack([mark]) for mark in b",;:."])
+    return [
+        [*islice(wide, _WIDE), *islice(marks, _MARKS), *islice(words, 256 - _WIDE - _MARKS)] for _ in range(_TABLES)
+    ]
+
+
+_SAID = _tables()
+_OBJECTS = np.array(range(FIRST_SPECIAL), dtype=object)
 """One object for each id: a ledger holds many replies."""
 
 
@@ -114,32 +130,30 @@ def _calls_before(prompt_ids: Sequence[int], tokenizer: ByteTokenizer) -> int:
 def seeded_text(random: Chances, count: int, *, limit: int | None = None) -> list[int]:
     """`count` ids of words, a bare piece first, with some punctuation and a rare character of several bytes.
 
-    It neither begins nor ends with white space. With `limit` it stops there (or within a character just after),
-    and what it has by then is the beginning of the whole.
+    It neither begins nor ends with white space. With `limit` it stops there, within a character perhaps, and what it
+    has by then is the beginning of the whole.
     """
     want = count if limit is None else min(count, limit)
     if want <= 0:
         return []
-    draws = words(random, want)
-    ids: list[int] = _SPACED.take((draws >> 5) % _WORDS).tolist()
-    ids[0] += FIRST_PIECE - FIRST_SPACED_PIECE
-    rare = (draws & 31 < 3).nonzero()[0]
-    wide: list[tuple[int, bytes]] = []
-    taken, more = -1, 0  # the last place that is no word, and ids beyond one a place up to here
-    for place, draw in zip(rare.tolist(), draws[rare].tolist(), strict=True):
-        if place + more >= want:
-            break
-        if place == taken + 1:  # at the beginning and after what is no word there is a word
-            continue
-        if draw & 31 < 2:
-            ids[place], taken = _PUNCTUATION[(draw >> 5) % len(_PUNCTUATION)], place
-        elif count - place - more >= 4:
-            character = _CHARACTERS[(draw >> 5) % len(_CHARACTERS)]
-            wide.append((place, character))
-            taken, more = place, more + len(character) - 1
-    for place, character in reversed(wide):
-        ids[place : place + 1] = character
-    return ids[: max(want, taken + more + 1)]
+    draws = random.randbytes(want)
+    first = draws[0]
+    said = _SAID[first % _TABLES]
+    ids: list[int] = _OBJECTS.take(np.frombuffer(b"".join(picked(said, draws)), dtype="<u4")).tolist()
+    ids[: len(said[first]) // WIDTH] = [FIRST_PIECE + first]
+    if len(ids) > count:
+        _end(ids, count)
+    del ids[want:]
+    return ids
+
+
+def _end(ids: list[int], count: int) -> None:
+    """A character that goes on behind the first `count` ids makes way for words."""
+    start = count
+    while 0x80 <= ids[start] < 0xC0:
+        start -= 1
+    for place in range(start, count):
+        ids[place] = FIRST_SPACED_PIECE + ids[place] % _WORDS
 
 
 def lengthened(

@@ -12,6 +12,7 @@ from miles_sim.engine.experts import Experts, Indexer, experts_truth
 from miles_sim.engine.finish import ABORTED
 from miles_sim.engine.flight import Answered, Asked, Flight, Reason
 from miles_sim.engine.generation import spans_of
+from miles_sim.engine.packed import WIDTH
 from miles_sim.engine.prefix_cache import PrefixCache
 from miles_sim.engine.release import FlushRule
 from miles_sim.engine.settings import EngineSettings
@@ -333,7 +334,8 @@ class Scheduler:
         self._frozen.pop(flight, None)
         if flight.steps and self._settings.prefix_cache:
             asked, prompt = flight.asked, flight.asked.prompt
-            self._cache.add(prompt.given, answered.output_ids, space=asked.space, packed=prompt.packed)
+            ids = prompt.packed + flight.drawn.packed[: (flight.length - 1) * WIDTH]
+            self._cache.add(prompt.given, answered.output_ids, space=asked.space, packed=ids)
         self._finished(flight, answered)
         flight.moved()
         if self.waiting:

@@ -1,16 +1,10 @@
 """Names and chance: pure functions of what was asked, the same in every process and on every machine."""
 
-import _random
-from hashlib import blake2b, sha512
+from hashlib import blake2b, sha256, shake_128
 from random import Random
-from typing import TYPE_CHECKING, Protocol
-
-import numpy as np
+from typing import Protocol
 
 from miles_sim.engine.sampling import Sampling
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 
 def asked_key(prompt: bytes, last_text: str, sampling: Sampling, lora: str | None = None) -> bytes:
@@ -18,13 +12,10 @@ def asked_key(prompt: bytes, last_text: str, sampling: Sampling, lora: str | Non
 
     `prompt`: its ids, packed.
     """
-    parts = [last_text.encode(errors="surrogatepass"), sampling.key]
+    parts = [prompt, last_text.encode(errors="surrogatepass"), sampling.key]
     if lora is not None:
         parts.append(lora.encode(errors="surrogatepass"))
-    asked = blake2b(len(prompt).to_bytes(8, "little"), digest_size=16)
-    asked.update(prompt)
-    asked.update(b"".join([len(part).to_bytes(8, "little") + part for part in parts]))
-    return asked.digest()
+    return sha256(b"".join([len(part).to_bytes(8, "little") + part for part in parts])).digest()[:16]
 
 
 def reply_key(seed: int, asked: bytes, attempt: int) -> bytes:
@@ -33,7 +24,7 @@ def reply_key(seed: int, asked: bytes, attempt: int) -> bytes:
 
 
 def names_key(key: bytes, engine: int) -> bytes:
-    """From which the engine of that number draws ids: the same reply has another id at each."""
+    """From which the engine of that number draws ids, itself one: the same reply has another at each."""
     return blake2b(b"engine %d/" % engine + key, digest_size=16).digest() if engine else key
 
 
@@ -43,15 +34,16 @@ def chance(key: bytes, purpose: str) -> Random:
 
 
 class Stream:
-    """The bytes of `chance(key, purpose)` without all else that a generator can, which takes longer to set up."""
+    """As `chance`, where bytes are all that is needed: a generator takes thrice as long to begin. Costs all that was
+    read before, so read it in few pieces."""
 
     def __init__(self, key: bytes, purpose: str) -> None:
-        seed = blake2b(key + purpose.encode(), digest_size=16).digest()
-        # As `Random.seed` makes a number of bytes; `Random` itself would be seeded twice.
-        self._bits = _random.Random(int.from_bytes(seed + sha512(seed).digest(), "big")).getrandbits
+        self._bytes = shake_128(key + purpose.encode())
+        self._read = 0
 
     def randbytes(self, n: int, /) -> bytes:
-        return self._bits(8 * n).to_bytes(n, "little")
+        start, self._read = self._read, self._read + n
+        return self._bytes.digest(self._read)[start:]
 
 
 class Chances(Protocol):
@@ -63,8 +55,3 @@ class Chances(Protocol):
 def name(key: bytes, purpose: str, length: int) -> str:
     """`length` hexadecimal characters, at most 64."""
     return blake2b(key + purpose.encode(), digest_size=32).hexdigest()[:length]
-
-
-def words(random: Chances, count: int) -> "npt.NDArray[np.uint32]":
-    """`count` numbers of 32 bits; fewer are a prefix of more."""
-    return np.frombuffer(random.randbytes(4 * count), dtype="<u4")

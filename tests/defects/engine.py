@@ -46,4 +46,4 @@ def router_drops_input_ids(m: pytest.MonkeyPatch) -> None:
 @defect("linear/v1", "engine/response-ids-unique")
 def replies_have_one_id(m: pytest.MonkeyPatch) -> None:
     """The simulator's own: the id does not depend on what was asked."""
-    m.setattr(seeding, "name", lambda key, purpose, length: "0" * length)
+    m.setattr(seeding, "names_key", lambda key, engine: bytes(16))

@@ -6,17 +6,18 @@ from random import Random
 import pytest
 
 from miles_sim.engine.bias import biased
-from miles_sim.engine.logprobs import logprob_of, next_state
+from miles_sim.engine.logprobs import State, logprob_of, next_state
 from miles_sim.tokenizer import FIRST_SPACED_PIECE, ByteTokenizer
 
 TOKENIZER = ByteTokenizer()
 STOP = TOKENIZER.text_stop_id
+START = State(7, 3)
 WORD, OTHER = FIRST_SPACED_PIECE + 1, FIRST_SPACED_PIECE + 2
 
 
 def sampled(ids: list[int], biases: dict[int, float], *, count: int) -> list[int]:
     made = biased(
-        ids, biases, Random(0), limit=count, state=7, stop_ids=frozenset({STOP}), vocab_size=TOKENIZER.vocab_size
+        ids, biases, Random(0), limit=count, state=START, stop_ids=frozenset({STOP}), vocab_size=TOKENIZER.vocab_size
     )
     assert len(made.ids) == len(made.logprobs) <= count
     assert all(-100 < logprob <= 0 for logprob in made.logprobs)
@@ -49,7 +50,7 @@ def test_no_bias_changes_nothing() -> None:
 
 @pytest.mark.parametrize("bias", [-3.0, -1.0, 1.0])
 def test_an_id_stays_as_often_as_its_odds_say(bias: float) -> None:
-    count, expected, state = 3_000, 0.0, 7
+    count, expected, state = 3_000, 0.0, START
     made = sampled([WORD] * count, {WORD: bias}, count=count)
     for chosen in made:
         share = math.exp(logprob_of(next_state(state, WORD)))
@@ -60,8 +61,8 @@ def test_an_id_stays_as_often_as_its_odds_say(bias: float) -> None:
 
 
 def test_the_logprob_of_what_stays_is_that_of_the_moved_distribution() -> None:
-    made = biased([WORD], {WORD: 2.0}, Random(0), limit=1, state=7, stop_ids=frozenset(), vocab_size=1_000)
-    share = math.exp(logprob_of(next_state(7, WORD)))
+    made = biased([WORD], {WORD: 2.0}, Random(0), limit=1, state=START, stop_ids=frozenset(), vocab_size=1_000)
+    share = math.exp(logprob_of(next_state(START, WORD)))
     odds = share * math.exp(2)
     assert made.logprobs == [pytest.approx(math.log(odds / (odds + 1 - share)), abs=1e-5)]
 
