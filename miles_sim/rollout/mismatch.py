@@ -1,10 +1,9 @@
 """Where a path's ids differ from its conversation rendered in one piece."""
 
+from array import array
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
-
-import numpy as np
 
 from miles_sim.rollout.record import Record
 from miles_sim.tokenizer import ChatTokenizer
@@ -76,7 +75,7 @@ def _find(haystack: bytes, wanted: Sequence[int], at: int) -> int:
 
 
 def _packed(ids: Sequence[int]) -> bytes:
-    return np.asarray(ids, dtype="<i4").tobytes()
+    return array("i", ids).tobytes()
 
 
 def _entry(
