@@ -1,21 +1,28 @@
 """How a command ends: exit codes, and which errors a person can act on."""
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
 
-HOLDS, VIOLATED, IMPOSSIBLE, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130
-"""Exit codes: all holds; a violation; asked for what cannot be; a fault of miles-sim itself; Ctrl-C."""
+HOLDS, VIOLATED, IMPOSSIBLE, BROKEN, INTERRUPTED, UNREAD = 0, 1, 2, 3, 130, 141
+"""Exit codes: all holds; a violation; asked for what cannot be; a fault of miles-sim itself; Ctrl-C; who reads the
+output has closed it."""
 
 
 @contextmanager
 def honest() -> Iterator[None]:
-    """Errors a person can act on become one line and exit 2, Ctrl-C becomes 130; all else is a fault of ours."""
+    """Errors a person can act on become one line and exit 2, Ctrl-C becomes 130, output that nobody reads 141; all
+    else is a fault of ours."""
     try:
         yield
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
+        raise typer.Exit(UNREAD) from None
     except Exception as error:
         if not isinstance(error, _ours()):
             raise

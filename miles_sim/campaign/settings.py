@@ -24,6 +24,8 @@ class CampaignSettings(Document):
     """Globs over the names of kinds. None: a campaign without faults."""
     contracts: tuple[str, ...] = ()
     """Globs over contracts; none: all."""
+    packs: tuple[str, ...] = ()
+    """Folders of own contracts, beside the built-in pack; each is there wherever the campaign plays."""
     target: str = "reference"
     python: str | None = None
     optimize: bool = False

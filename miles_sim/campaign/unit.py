@@ -15,7 +15,7 @@ from miles_sim.targets.catalog import open_target
 from miles_sim.transport import LocalNetwork
 from miles_sim.verify.collector import Collector
 from miles_sim.verify.judge import Judgement
-from miles_sim.verify.pack import load_pack, select
+from miles_sim.verify.pack import combine, load_pack, select
 from miles_sim.verify.rule import Case, Rule
 from miles_sim.verify.run import judged
 
@@ -61,7 +61,7 @@ class UnitPlayer:
     def __init__(self, settings: CampaignSettings) -> None:
         self.settings = settings
         self.kinds = chosen_kinds(settings.faults)
-        chosen = select(load_pack(CONTRACTS), settings.contracts)
+        chosen = select(combine([load_pack(CONTRACTS), *map(load_pack, settings.packs)]), settings.contracts)
         self.rules: Sequence[Rule] = [rule for rule in chosen if rule.id != FIRED]
         self._collector = Collector()
 

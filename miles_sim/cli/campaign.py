@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from miles_sim.cli.options import Checkout, Optimize, Python, TargetName
+from miles_sim.cli.options import Checkout, Optimize, Packs, Python, TargetName
 from miles_sim.exits import HOLDS, VIOLATED, honest
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def campaign(
     contract: Annotated[
         Optional[list[str]], typer.Option(metavar="GLOB", help="Contracts, as `faults/*`. Repeatable. Default: all.")
     ] = None,
+    contracts: Packs = None,
     per_unit: Annotated[
         int, typer.Option("--per-scenario", min=1, max=256, help="Rollouts that share one random scenario.")
     ] = 8,
@@ -78,12 +79,14 @@ def campaign(
             raise choices.Impossible(f"workers: {workers} beside --ray: a cluster has as many as its CPUs")
         if ":" in target and "" not in sys.path:
             sys.path.insert(0, "")  # an adapter may lie in the current folder
+        choices.chosen_rules(contracts, contract)  # what cannot be is refused here, not by each process
         settings = CampaignSettings(
             seed=seed,
             rollouts=rollouts,
             per_unit=per_unit,
             faults=() if faults == ["none"] else tuple(faults or ("*",)),
             contracts=tuple(contract or ()),
+            packs=choices.absolute(contracts),
             target=target,
             python=None if python is None else str(python),
             optimize=optimize,
@@ -94,7 +97,7 @@ def campaign(
             summary = run(settings, folder, on_ray(ray) if ray is not None else local(workers), progress=progress)
         found = []
         if summary.violations:
-            options = choices.TargetChoice(target, python, optimize, checkout).options()
+            options = choices.TargetChoice(target, python, optimize, checkout).options(contracts)
             with Store(folder, settings) as store:
                 found = saved(settings, store.units(), folder / "violations", shrunk=shrink, options=options)
         (folder / "summary.json").write_text(summary.model_dump_json(indent=2) + "\n", "utf-8")
@@ -110,6 +113,7 @@ def shrink(
     contract: Annotated[
         Optional[str], typer.Option(metavar="GLOB", help="The contract that it violates. Default: the first one.")
     ] = None,
+    contracts: Packs = None,
     plays: Annotated[int, typer.Option(min=1, help="Most plays to spend.")] = 500,
     out: Annotated[
         Optional[Path],
@@ -141,6 +145,7 @@ def shrink(
         settings = CampaignSettings(
             rollouts=1,
             contracts=(contract,) if contract else (),
+            packs=choices.absolute(contracts),
             target=target,
             python=None if python is None else str(python),
             optimize=optimize,
@@ -185,10 +190,11 @@ def _shown(rollouts: int) -> Iterator["Progress | None"]:
 
 
 def _print(summary: "Summary", found: "list[Saved]", *, to_stderr: bool) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(stderr=to_stderr, highlight=False, soft_wrap=True)
+    from miles_sim.report.console import console
+
+    out = console(sys.stderr if to_stderr else sys.stdout)
     table = Table(box=None, pad_edge=False)
     for name in ("kind", "layer", "verdict"):
         table.add_column(name, no_wrap=True)
@@ -197,17 +203,17 @@ def _print(summary: "Summary", found: "list[Saved]", *, to_stderr: bool) -> None
     for kind in summary.by_kind:
         figures = (kind.fired, kind.rollouts, kind.idle, kind.violated)
         table.add_row(kind.kind, kind.layer, kind.verdict, *map(str, figures))
-    console.print(table)
+    out.print(table, soft_wrap=True)
     for (contract, message), alike in _alike(found).items():
         telling = min(alike, key=lambda one: one.plays is None)
         small = "as drawn" if telling.plays is None else f"shrunk in {telling.plays} plays"
         count = f"{len(alike)} scenarios, one of them {small}" if len(alike) > 1 else f"1 scenario, {small}"
-        console.print(f"\n{contract}: {message} ({count})\n  {telling.repro}", markup=False)
+        out.print(f"\n{contract}: {message} ({count})\n  {telling.repro}", soft_wrap=True)
     rate = "" if summary.rollouts_per_second is None else f", {summary.rollouts_per_second:g} rollouts a second"
-    console.print(
+    out.print(
         f"\n{summary.rollouts} rollouts in {summary.scenarios} scenarios, {summary.faults_fired} faults fired, "
         f"{summary.violations} violations, {summary.false_samples} false samples{rate}",
-        markup=False,
+        soft_wrap=True,
     )
 
 

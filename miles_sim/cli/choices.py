@@ -46,9 +46,10 @@ class TargetChoice:
     workers: int | None = None
     """Processes, side by side. None: for miles-sim's own implementation as many as pay, for others one."""
 
-    def options(self) -> list[str]:
-        """The command-line options that say the same."""
-        words = ["--target", self.name] if self.name != "reference" else []
+    def options(self, packs: Sequence[Path] | None = None) -> list[str]:
+        """The command-line options that say the same; `packs`: folders of own contracts, beside it."""
+        words = [word for folder in packs or () for word in ("--contracts", str(folder))]
+        words += ["--target", self.name] if self.name != "reference" else []
         words += ["--python", str(self.python)] if self.python else []
         words += ["--optimize"] if self.optimize else []
         return words + (["--checkout", str(self.checkout)] if self.checkout else [])
@@ -104,6 +105,11 @@ def _cores() -> int:
 def chosen_rules(folders: Sequence[Path] | None, patterns: Sequence[str] | None) -> tuple[Rule, ...]:
     """The built-in pack and `folders`, less what no pattern matches."""
     return select(combine([load_pack(CONTRACTS), *map(load_pack, folders or ())]), patterns or ())
+
+
+def absolute(folders: Sequence[Path] | None) -> tuple[str, ...]:
+    """Packs as any process finds them, wherever it was started."""
+    return tuple(str(folder.absolute()) for folder in folders or ())
 
 
 async def witnesses_of(rules: Sequence[Rule]) -> str:

@@ -108,7 +108,6 @@ def verify(
         every = {rule.id for rule in choices.chosen_rules(contracts, None)}
         known = load_baseline(baseline, contracts=every) if baseline else None
         chosen = choices.TargetChoice(target, python, optimize, checkout, workers)
-        packs = [word for folder in contracts or () for word in ("--contracts", str(folder))]
 
         async def work() -> Run:
             async with chosen.opened() as (opened, network):
@@ -123,7 +122,7 @@ def verify(
                         seed=seed,
                         complete=not (scenario or skip or contract),
                         baseline=known,
-                        command=("miles-sim", "verify", *packs, *chosen.options()),
+                        command=("miles-sim", "verify", *chosen.options(contracts)),
                         progress=progress,
                     )
 

@@ -56,12 +56,11 @@ def search(
 
         rules = choices.chosen_rules(contracts, contract)
         chosen = choices.TargetChoice(target, python, optimize, checkout)
-        packs = [word for folder in contracts or () for word in ("--contracts", str(folder))]
         place = free(promote, library) if promote else None
         files: list[File] = []
 
         def keep(found: "Found") -> None:
-            files.append(written(found, out, command=("miles-sim", "verify", *packs, *chosen.options())))
+            files.append(written(found, out, command=("miles-sim", "verify", *chosen.options(contracts))))
 
         with choices.shown_search() as tried:
             outcome = searched(chosen.opened, rules, examples=examples, seed=seed, most=most, tried=tried, told=keep)

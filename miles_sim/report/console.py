@@ -37,11 +37,17 @@ _STYLES = {
 }
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """What cannot be written is the command's to tell: the library's own way ends with the code of a violation."""
+        raise
+
+
 def console(file: IO[str] | None = None) -> Console:
     """A console that is plain, and wide enough, where `file` is no terminal."""
     file = file or sys.stdout
     width = None if file.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH
-    return Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+    return _Console(file=file, width=width, highlight=False, markup=False, emoji=False)
 
 
 def print_report(report: Report, cases: Mapping[str, Case], out: Console, *, quiet: bool = False) -> None:
@@ -70,11 +76,16 @@ def closing_line(report: Report) -> str:
     """The run in one line: what it says, over how much, with how many of each verdict."""
     count = report.summary.model_dump(by_alias=True)
     judged = len({result.scenario for result in report.results})
+    over = f"{_number(len(report.contracts), 'contract')}, {_number(judged, 'case')}"
     told = [f"{count['pass']} passed", f"{count['violation']} violated"]
     told += [f"{count[name]} {name.replace('_', ' ')}" for name in list(count)[2:] if count[name]]
     told += [f"{len(report.unmatched_baseline)} baseline entries unanswered"] if report.unmatched_baseline else []
     verdict = "holds" if report.holds else "does not hold"
-    return f"{report.target.name} {verdict}: {len(report.contracts)} contracts, {judged} cases: {', '.join(told)}"
+    return f"{report.target.name} {verdict}: {over}: {', '.join(told)}"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _opening(report: Report, out: Console) -> None:
@@ -187,7 +198,7 @@ def _counted(group: Group) -> str:
     """How often, and in which cases: `4 findings in 3 cases: a/v1, a/v2, b/v2`."""
     count, names = len(group.hits), group.cases
     told = ", ".join(names[:SHOWN_NAMES]) + (f" and {len(names) - SHOWN_NAMES} more" if names[SHOWN_NAMES:] else "")
-    return f"{count} finding{'s' * (count > 1)} in {len(names)} case{'s' * (len(names) > 1)}: {told}"
+    return f"{_number(count, 'finding')} in {_number(len(names), 'case')}: {told}"
 
 
 def _words(verdict: Verdict) -> str:

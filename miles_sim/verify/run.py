@@ -57,9 +57,10 @@ def select_cases(scenarios: Sequence[Scenario], patterns: Sequence[str]) -> list
     def matches(scenario: Scenario, session: str, pattern: str) -> bool:
         return fnmatchcase(scenario.name, pattern) or fnmatchcase(f"{scenario.name}/{session}", pattern)
 
+    names = {scenario.name for scenario in scenarios}
     for pattern in patterns:
         if not any(matches(*case, pattern) for case in cases):
-            raise SelectionError(f"scenario: {pattern!r} matches none of the {len(scenarios)} scenarios")
+            raise SelectionError(f"scenario: {pattern!r} matches none of the {len(names)} scenarios")
     return [case for case in cases if not patterns or any(matches(*case, pattern) for pattern in patterns)]
 
 

@@ -45,6 +45,33 @@ def test_what_holds_is_counted_and_exits_0() -> None:
     assert not Path("miles-sim-campaign-0/violations").exists()
 
 
+LOUD = """
+from miles_sim.verify import rule
+
+
+@rule("own/no-third-rollout", level="meaning", reason="to see it found", source="this test")
+def no_third_rollout(case, rollout, see):
+    \"\"\"No scenario has three rollouts.\"\"\"
+    see.that(rollout.number < 2, "a third rollout")
+"""
+
+
+def test_own_contracts_judge_each_scenario_and_stand_in_the_line_that_shows_it_again() -> None:
+    Path("own").mkdir()
+    Path("own/loud.py").write_text(LOUD)
+    for workers in "1", "2":
+        words = (*SMALL[:-1], "own/*", "--contracts", "own", "--workers", workers, "--out", f"by-{workers}")
+        result = _run(*words)
+        assert (result.exit_code, "own/no-third-rollout: a third rollout" in result.output) == (1, True), result.output
+    repro = next(line.split() for line in result.output.splitlines() if line.startswith("  miles-sim verify"))
+    assert repro[2:4] == ["--contracts", "own"]
+    assert _run(*repro[1:]).exit_code == 1
+    file = repro[repro.index("--scenario") + 1]
+    assert _run("shrink", file, "--contracts", "own", "--contract", "own/*", "--plays", "5").exit_code == 1
+    refused = _run(*SMALL, "--contracts", "nowhere")
+    assert (refused.exit_code, "nowhere is not a folder" in refused.output) == (2, True)
+
+
 @pytest.mark.usefixtures("_masked_wrongly")
 def test_what_is_violated_is_saved_shown_again_by_its_line_and_shrunk_further_by_nothing() -> None:
     result = _run(*SMALL, "--rollouts", "30")

@@ -165,12 +165,22 @@ def test_verify_exits_1_where_something_is_violated_and_says_how_to_see_it(tmp_p
     assert _run(*repro[1:]).output == result.output
 
 
+@pytest.mark.parametrize("words", [["contracts"], ["verify", "--scenario", "tools/v2"]])
+def test_output_whose_reader_is_gone_is_told_by_a_code_of_its_own(words: list[str]) -> None:
+    with _process(*words) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        code = process.wait(60)
+        assert process.stderr is not None
+        assert (code, process.stderr.read()) == (141, "")
+
+
 def test_a_scenario_file_is_judged_like_a_named_one(tmp_path: Path) -> None:
     file = tmp_path / "own.yaml"
     file.write_text("name: own\ntitle: My own\nplan: {steps: [{do: say}]}\n", encoding="utf-8")
     result = _run("verify", "--scenario", str(file), "--contract", "tokens/*")
     assert result.exit_code == 0, result.output
-    assert "1 cases" in result.output
+    assert "1 case:" in result.output
 
 
 def test_the_json_report_is_the_same_bytes_each_time_in_a_file_or_on_stdout(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_report_opens_with_its_scope_and_ends_with_one_summing_line(case: Case
     report = _report(_result(Verdict.PASS))
     lines = _printed(report, {"handmade/v2": case}).splitlines()
     assert " ".join(lines[1:4]).startswith(SCOPE[:80])
-    assert lines[-1] == "reference holds: 1 contracts, 1 cases: 1 passed, 0 violated" == closing_line(report)
+    assert lines[-1] == "reference holds: 1 contract, 1 case: 1 passed, 0 violated" == closing_line(report)
 
 
 def test_a_branching_scenario_shows_its_tree(case: Case) -> None:
@@ -111,7 +111,7 @@ def test_a_run_in_which_all_is_broken_stays_short(case: Case) -> None:
 def test_quiet_leaves_what_is_wrong_and_the_closing_line(case: Case) -> None:
     cases = {"handmade/v2": case}
     assert _printed(_report(_result(Verdict.PASS)), cases, quiet=True).splitlines() == [
-        "reference holds: 1 contracts, 1 cases: 1 passed, 0 violated"
+        "reference holds: 1 contract, 1 case: 1 passed, 0 violated"
     ]
     assert REPRO in _printed(_report(_result(Verdict.VIOLATION, findings=1)), cases, quiet=True)
 

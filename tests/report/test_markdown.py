@@ -41,7 +41,7 @@ def _violated(contract: str = "a/x", case: str = "handmade/v2", message: str = "
 
 def test_a_run_that_holds_is_told_in_a_few_lines() -> None:
     text = markdown(_report(Result(scenario="a/v2", contract="a/x", verdict=Verdict.PASS)), {})
-    assert text.startswith("### ✅ reference holds: 1 contracts, 1 cases")
+    assert text.startswith("### ✅ reference holds: 1 contract, 1 case")
     assert SCOPE[:40] in text
     assert len(text.splitlines()) <= 6
 
