@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from miles_sim.whole import goal_of, raw_headers, response
+from miles_sim.messages import goal_of, raw_headers, response
 
 Message = MutableMapping[str, Any]
 ASGIApp = Callable[

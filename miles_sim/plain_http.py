@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 
-from miles_sim import whole
+from miles_sim import messages
 
 _encoded = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _FIXED = frozenset(
@@ -59,13 +59,13 @@ class PlainClient(httpx.AsyncClient):
                 timeout=timeout,
                 extensions=extensions,
             )
-        goal = whole.goal_at(url)
+        goal = messages.goal_at(url)
         pairs = [(b"Host", goal.netloc), *self._default]
         pairs += [(name.encode("ascii"), value.encode("ascii")) for name, value in own.items()]
         if json is not None:
             pairs.append((b"Content-Type", b"application/json"))
         patience = self._patience if timeout is httpx.USE_CLIENT_DEFAULT else httpx.Timeout(timeout).as_dict()
-        return whole.request(method, goal, pairs, body or b"", {"timeout": patience})
+        return messages.request(method, goal, pairs, body or b"", {"timeout": patience})
 
     async def send(
         self,

@@ -10,7 +10,7 @@ import httpx
 
 from miles_sim.asgi import AppTransport
 from miles_sim.asgi import ASGIApp as ASGIApp
-from miles_sim.whole import goal_of
+from miles_sim.messages import goal_of
 
 
 class LocalNetwork(httpx.AsyncBaseTransport):

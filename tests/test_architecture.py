@@ -17,13 +17,13 @@ GROUND = {
     "families",
     "hf_tokenizer",
     "ledger",
+    "messages",
     "plain_http",
     "reply",
     "resources",
     "rows",
     "tokenizer",
     "transport",
-    "whole",
     "yaml_file",
 }
 HEAVY = ["faker", "numpy", "ray", "safetensors", "sglang", "starlette", "torch", "transformers", "uvicorn"]

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from miles_sim import whole
+from miles_sim import messages
 from miles_sim.plain_http import PlainClient
 
 
@@ -21,7 +21,7 @@ class Way(httpx.AsyncBaseTransport):
         body = await request.aread()
         headers = sorted((name.lower(), value) for name, value in request.headers.raw)
         self.asked.append((request.method, str(request.url), headers, body, request.extensions["timeout"]))
-        return whole.response(*self.answer)
+        return messages.response(*self.answer)
 
 
 ASKED: list[tuple[str, str, dict[str, Any]]] = [

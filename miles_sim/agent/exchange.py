@@ -6,7 +6,7 @@ import httpx
 import orjson
 
 from miles_sim.agent.conversation import Message
-from miles_sim.whole import Pairs, raw_headers
+from miles_sim.messages import Pairs, raw_headers
 
 RETRIED = frozenset({0, 408, 409, 429})
 """Statuses below 500 after which an agent with `Plan.retries` asks again; 0 where the transport failed."""

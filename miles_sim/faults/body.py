@@ -1,15 +1,13 @@
 """A reply of the engine as a document that can be spoiled: chat completion, completion or `/generate`, any release."""
 
 import json
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
 
 from miles_sim.faults.strike import Answer, CannotStrike
-
-Holder = MutableMapping[Any, Any] | list[Any]
 
 
 @dataclass(frozen=True)
@@ -153,6 +151,7 @@ def spoiled(answer: Answer, edit: Callable[[ReplyBody], None]) -> Answer:
 
 
 def read_reply(answer: Answer) -> ReplyBody:
+    """The reply in an answer; `CannotStrike` where there is none."""
     if answer.status != 200:
         raise CannotStrike(f"the engine answered with status {answer.status}")
     kind = next((value for name, value in answer.headers if name.lower() == "content-type"), "application/json")

@@ -69,6 +69,7 @@ def striking(orders: Sequence[Order], edge: Edge, place: Place, *, seed: int) ->
 
 
 def strikes(order: Order, place: Place, *, seed: int) -> bool:
+    """Whether the order's fault fires at this place: a pure function of both and the seed."""
     probability = order.fault.when.probability
     if not order.fits(place):
         return False

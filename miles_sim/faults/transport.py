@@ -7,14 +7,14 @@ from typing import Any, NoReturn, Protocol
 
 import httpx
 
-from miles_sim import whole
+from miles_sim import messages
 from miles_sim.faults.injector import THROUGH, Injector, Meeting
 from miles_sim.faults.lives import Lives
 from miles_sim.faults.locate import OPENS, edge_of
 from miles_sim.faults.made import names_of
 from miles_sim.faults.place import Edge
 from miles_sim.faults.strike import Answer, Asked, CannotStrike, Strike
-from miles_sim.whole import encoded, goal_at, goal_of, header_items
+from miles_sim.messages import encoded, goal_at, goal_of, header_items
 
 _DROPPED = frozenset({"content-length", "content-encoding", "transfer-encoding"})
 """Response headers that belong to the connection, not to the body that was read."""
@@ -199,7 +199,7 @@ def _rewritten(request: httpx.Request, asked: Asked) -> httpx.Request:
     goal, path = goal_of(request), asked.path.encode()
     if goal.raw_path != path:
         goal = goal_at(request.url.copy_with(raw_path=path))
-    return whole.request(asked.method, goal, encoded(headers), asked.body, request.extensions)
+    return messages.request(asked.method, goal, encoded(headers), asked.body, request.extensions)
 
 
 async def _ended(strike: Strike, answer: Answer | None, request: httpx.Request) -> httpx.Response:
@@ -208,7 +208,7 @@ async def _ended(strike: Strike, answer: Answer | None, request: httpx.Request) 
     cut = strike.arriving(len(answer.body))
     headers = encoded([*answer.headers, ("content-length", str(len(answer.body)))])
     if strike.ending == "whole" and strike.chunk_bytes is None:
-        return whole.response(answer.status, headers, answer.body, request)
+        return messages.response(answer.status, headers, answer.body, request)
     body = _Body(strike, answer.body[:cut], request)
     kind = httpx.Response if any(name.lower() == b"content-encoding" for name, _ in headers) else _Slow
     return kind(answer.status, headers=headers, stream=body, request=request)

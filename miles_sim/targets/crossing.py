@@ -4,8 +4,8 @@ import base64
 
 import httpx
 
+from miles_sim.messages import WholeResponse, goal_of, raw_headers
 from miles_sim.targets.garble import garbled
-from miles_sim.whole import WholeResponse, goal_of, raw_headers
 
 _OF_THE_BODY = frozenset({b"content-length", b"content-encoding"})
 """Headers that tell how a body was sent, not what it holds."""

@@ -140,4 +140,5 @@ def _given_up() -> bool:
 
 
 def open_target() -> MilesTarget:
+    """The miles that this interpreter can import; `ImportError` where it, or what every rollout needs, is not there."""
     return MilesTarget(find_release())

@@ -25,6 +25,7 @@ class _JsonResponse(Response):
 
 
 def json_response(content: Any, *, status_code: int = 200) -> Response:
+    """`content` as JSON; `TypeError` for what JSON cannot hold."""
     return _JsonResponse(orjson.dumps(content), status_code)
 
 

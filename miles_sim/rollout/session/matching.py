@@ -125,6 +125,7 @@ def tools_key(tools: Sequence[Mapping[str, Any]] | None) -> bytes:
 
 
 def same_tools(a: Sequence[Mapping[str, Any]] | None, b: Sequence[Mapping[str, Any]] | None) -> bool:
+    """The definitions say the same, whatever the order of their keys."""
     return tools_key(a) == tools_key(b)
 
 

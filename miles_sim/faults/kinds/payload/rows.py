@@ -11,7 +11,6 @@ from miles_sim.faults.kinds.payload.edit import payload
 from miles_sim.faults.strike import CannotStrike
 
 _ROWS = "there is one row a transition: with any other number each id would be replayed with another one's experts"
-_SCENARIO = "fault-payload-rows"
 
 
 def _row_bytes(body: ReplyBody, text: str) -> tuple[bytes, int]:

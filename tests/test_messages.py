@@ -5,8 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
-from miles_sim import whole
-from miles_sim.whole import WholeRequest, WholeResponse, goal_at, goal_of, header_items, raw_headers
+from miles_sim import messages
+from miles_sim.messages import WholeRequest, WholeResponse, goal_at, goal_of, header_items, raw_headers
 
 URLS = [
     "http://engine/v1/chat/completions",
@@ -35,7 +35,7 @@ def test_a_goal_is_what_httpx_reads_in_a_url(url: str) -> None:
 
 def test_a_request_shows_what_httpx_shows_of_it() -> None:
     pairs = [(b"Host", b"engine"), (b"X-Own", b"1")]
-    ours = whole.request("post", goal_at("http://engine/a"), pairs, b"abc")
+    ours = messages.request("post", goal_at("http://engine/a"), pairs, b"abc")
     theirs = httpx.Request("post", "http://engine/a", headers=[("X-Own", "1")], content=b"abc")
     assert (ours.method, ours.url, ours.content, ours.read()) == (theirs.method, theirs.url, b"abc", b"abc")
     assert ours.headers["x-own"] == "1"
@@ -44,14 +44,14 @@ def test_a_request_shows_what_httpx_shows_of_it() -> None:
 
 @pytest.mark.parametrize("method", ["POST", "GET"])
 def test_the_length_of_a_body_is_told(method: str) -> None:
-    request = whole.request(method, goal_at("http://engine/a"), [], b"" if method == "GET" else b"abc")
+    request = messages.request(method, goal_at("http://engine/a"), [], b"" if method == "GET" else b"abc")
     assert raw_headers(request) == ([] if method == "GET" else [(b"Content-Length", b"3")])
 
 
 def test_headers_that_were_changed_are_those_that_are_read() -> None:
     response = WholeResponse(200, [(b"X-Own", "größe".encode())], b"")
     assert header_items(response) == [("x-own", "größe".encode().decode("latin-1"))]
-    assert whole.encoded(header_items(response)) == [(b"x-own", "größe".encode())]
+    assert messages.encoded(header_items(response)) == [(b"x-own", "größe".encode())]
     response.headers["x-own"] = "2"
     assert header_items(response) == [("x-own", "2")]
 
