@@ -11,7 +11,7 @@ from miles_sim.rollout.session import answer, registry, server, tree
 from miles_sim.session_machine import reference_server, session_machine
 
 FEW = settings(deadline=None, max_examples=6, stateful_step_count=14, phases=[Phase.generate])
-MANY = settings(FEW, max_examples=60, report_multiple_bugs=False)
+MANY = settings(FEW, max_examples=150, report_multiple_bugs=False, derandomize=True)
 
 
 @pytest.mark.parametrize("session", ["v1", "v2"])
