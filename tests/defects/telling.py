@@ -10,7 +10,7 @@ from starlette.responses import Response
 from miles_sim.rollout import generate, metrics_time, train_data
 from miles_sim.rollout.direct import generate as direct
 from miles_sim.rollout.sample import Sample
-from miles_sim.rollout.session import server
+from miles_sim.rollout.session import answer, server
 from miles_sim.rollout.session.chat import ChatRequest
 from miles_sim.rollout.settings import RolloutSettings
 from miles_sim.targets import reference_batch
@@ -56,13 +56,13 @@ def an_agent_that_failed_passes_for_one_that_ended(m: pytest.MonkeyPatch) -> Non
 @defect("linear/v2", "session/headers-once")
 def headers_of_the_engine_stand_beside_the_servers(m: pytest.MonkeyPatch) -> None:
     """miles before PR #1828: what the engine's reply says of date and server is handed on beside the proxy's own."""
-    send = Response.init_headers
+    add = answer._add
 
-    def doubled(self: Response, headers: Any = None) -> None:
-        send(self, headers)
-        self.raw_headers += [(b"date", b"Thu, 01 Jan 2026 00:00:00 GMT")] * 2
+    def doubled(response: Response, *given: Any, **more: Any) -> None:
+        add(response, *given, **more)
+        response.raw_headers += [(b"date", b"Thu, 01 Jan 2026 00:00:00 GMT")] * 2
 
-    m.setattr(Response, "init_headers", doubled)
+    m.setattr(answer, "_add", doubled)
 
 
 @defect("aborted-first/v1", "train-data/columns")
