@@ -8,7 +8,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from miles_sim.transport import ASGIApp, serve
+from miles_sim.transport import ASGIApp, serve, settle
 
 OUTPUT_TOKENS = 256
 
@@ -40,6 +40,7 @@ def bytes_app(body: bytes) -> ASGIApp:
 async def host(app: ASGIApp) -> None:
     """Serve on a free port of the loopback until the standard input ends."""
     async with serve(app) as url:
+        settle()  # as `miles-sim serve` does
         print("ready", url, flush=True)
         await asyncio.to_thread(sys.stdin.read)
 

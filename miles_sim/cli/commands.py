@@ -286,8 +286,10 @@ def serve(
 
 async def _serve(settings: "EngineSettings", seed: int, engines: int, host: str, ports: list[int]) -> None:
     from miles_sim.engine.fleet import Fleet
+    from miles_sim.transport import settle
 
     async with Fleet(settings, engines, seed=seed).served(host=host, ports=ports) as urls:
+        settle()
         typer.echo(f"serving {settings.profile} at {' '.join(urls)}; Ctrl-C stops it")
         await _terminated()
 

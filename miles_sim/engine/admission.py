@@ -26,7 +26,7 @@ class Admission:
     ) -> str | None:
         """The adapter; `RequestError` for what the release refuses once it has the ids, in its order
         (tokenizer_manager.py, then scheduler.py)."""
-        profile, prompt_tokens = self.wire.profile, len(prompt)
+        profile, prompt_tokens = self.wire.profile, prompt.size
         adapter = self._adapters.resolve(lora)
         self.check_ids(prompt, sampling)
         self._check_token_ids(want)
@@ -38,7 +38,7 @@ class Admission:
     def check_ids(self, prompt: Prompt, sampling: Sampling) -> None:
         check_vocabulary(prompt, self.wire.tokenizer.vocab_size)
         check_length(
-            len(prompt),
+            prompt.size,
             sampling.max_new_tokens,
             self._context,
             may_fill=self.wire.profile.may_fill_context,

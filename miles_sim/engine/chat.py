@@ -68,20 +68,17 @@ def pieces_of(
     if not request.logprobs:
         return Pieces(text, None, None)
     ids, spelled = answered.output_ids, numbers(answered.logprobs)
-    told = wire.texts.fragments.triples(ids, spelled, texts=True) if triples else None
-    return Pieces(text, _content(wire, request, answered, spelled), told)
+    if request.top_logprobs:
+        content = _content(wire, request, answered)
+        return Pieces(text, content, wire.texts.fragments.triples(ids, spelled, texts=True) if triples else None)
+    fragments = wire.texts.fragments if wire.profile.chat.token_bytes == "text" else wire.texts.raw_fragments
+    return Pieces(text, *(fragments.both(ids, spelled) if triples else (fragments.content(ids, spelled), None)))
 
 
-def _content(
-    wire: Wire, request: ChatRequest, answered: Answered, spelled: Sequence[bytes]
-) -> bytes | list[dict[str, Any]]:
+def _content(wire: Wire, request: ChatRequest, answered: Answered) -> list[dict[str, Any]]:
     ids, logprobs = answered.output_ids, answered.logprobs
-    if not request.top_logprobs:
-        told = wire.texts.fragments if wire.profile.chat.token_bytes == "text" else wire.texts.raw_fragments
-        return told.content(ids, spelled)
-    return logprob_content(
-        wire, ids, logprobs, top_rows(wire, request.top_logprobs, answered.prompt_ids, ids, logprobs)
-    )
+    rows = top_rows(wire, request.top_logprobs or 0, answered.prompt_ids, ids, logprobs)
+    return logprob_content(wire, ids, logprobs, rows)
 
 
 def chat_completion(
@@ -178,7 +175,7 @@ def _call(shape: ChatWire, call: ParsedCall, position: int, answered: Answered, 
             answered.asked.key,
             call.name,
             call.tool,
-            0 if answered.drawn.misbehaved == "same_call_id" else position,
+            0 if answered.misbehaved == "same_call_id" else position,
         ),
         "index": call_number(call, position, shape),
         "type": "function",

@@ -11,7 +11,7 @@ from miles_sim.engine.logprobs import State, sampled_logprobs, state_after
 from miles_sim.engine.packed import pack
 from miles_sim.engine.profiles import Profile
 from miles_sim.engine.prompt import Prompt
-from miles_sim.engine.replies import draft, lengthened, reply_for
+from miles_sim.engine.replies import draft, lengthened, reply_for, seeded_text
 from miles_sim.engine.sampling import Sampling
 from miles_sim.engine.settings import EngineSettings
 from miles_sim.engine.speculative import accepted_drafts
@@ -59,14 +59,17 @@ class Model:
         self, reply: Reply, prompt: Prompt, sampling: Sampling, key: bytes
     ) -> tuple[list[int], dict[str, Any], list[float] | None]:
         """Output ids, finish reason, and logprobs where sampling has moved them."""
-        room = self._settings.context_length - len(prompt) - CONTEXT_MARGIN
+        room = self._settings.context_length - prompt.size - CONTEXT_MARGIN
         limit = room if sampling.max_new_tokens is None else min(sampling.max_new_tokens, room)
+        random = seeding.Stream(key, "text")
+        if reply.tokens >= limit and sampling.bounded_only and self._only_text(reply):
+            return seeded_text(random, reply.tokens, limit=limit), {"type": "length", "length": limit}, None
         steering = sampling.steering or NEUTRAL
         grammar, finish = steering.constraint, self._profile.finish
         drafted = draft(
             reply,
             self._tokenizer,
-            seeding.Stream(key, "text"),
+            random,
             limit=limit,
             prompt_ids=prompt.given,
             silent=grammar is not None and not grammar.thinks,
@@ -88,6 +91,11 @@ class Model:
         )
         end = ending(drafted, bounds, self._tokenizer)
         return drafted[: end.length], end.reason, None if logprobs is None else logprobs[: end.length]
+
+    def _only_text(self, reply: Reply) -> bool:
+        """Seeded text comes first, in which no stop token stands, and nothing ends it before its end."""
+        said = reply.text is not None or reply.reasoning or reply.tool_calls or self._tokenizer.family.reasoning_format
+        return not said and reply.misbehave is None and reply.abort_after is None
 
     def _steered(
         self, drafted: list[int], steering: Steering, stop_ids: frozenset[int], key: bytes, limit: int, state: State

@@ -49,7 +49,7 @@ class Engine:
         self.model_path = settings.model
         """Follows an update of the weights from disk."""
         self.adapters = Adapters(settings.lora, disabled_is_refused=self.release.lora_disabled == "refused")
-        self.statistics = Statistics()
+        self.statistics = Statistics(times=settings.metrics)
         self.tokenizer = ByteTokenizer(settings.tokenizer)
         self.requests_open = 0
         """HTTP requests under way."""
@@ -117,6 +117,7 @@ class Engine:
             raise RequestError(f"Duplicate request ID detected: {rid}")
         question = seeding.asked_key(prompt.packed, prompt.last_text, sampling, lora)
         attempt = self._attempts.next(question)
+        prompt = self._log.known(question, prompt)
         key = seeding.reply_key(self.seed, question, attempt)
         names = seeding.names_key(key, self.number)
         asked = Asked(

@@ -6,7 +6,7 @@ What is made for every request is a named tuple: a frozen dataclass takes four t
 import asyncio
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Coroutine, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -98,13 +98,14 @@ class Answered(NamedTuple):
     same here."""
 
     asked: Asked
-    drawn: Drawn
     output_ids: tuple[int, ...]
     logprobs: Sequence[float]
     finish_reason: Reason
     cached_tokens: int
     weight_version: str
     timing: Timing
+    misbehaved: str | None = None
+    """How the model was asked to go wrong."""
     weight_versions: tuple[WeightSpan, ...] = ()
     retractions: int = 0
     spec: SpecTruth | None = None
@@ -140,7 +141,7 @@ class Answered(NamedTuple):
             retractions=self.retractions,
             lora=asked.lora,
             spec=self.spec,
-            misbehaved=self.drawn.misbehaved,
+            misbehaved=self.misbehaved,
             routed_experts=self.routed_experts,
             indexer_topk=self.indexer_topk,
         )
@@ -197,7 +198,6 @@ _WAITS = "the request has to wait: generation is paused, or takes time on a cloc
 Phase = Literal["held", "waiting", "running", "done"]
 
 
-@dataclass(eq=False)
 class Flight:
     """A request under way. Await it for what came of it, or iterate over it, pass by pass, from the first one on;
     any number of readers may do either, at any time. A flight that is done costs no turn of the event loop.
@@ -205,8 +205,6 @@ class Flight:
     The scheduler moves it; all else here is read only. To end it before its time: `Scheduler.abort`.
     """
 
-    asked: Asked
-    drawn: Drawn
     phase: Phase = "held"
     """`held`: kept outside by a pause."""
     steps: int = 0
@@ -217,13 +215,17 @@ class Flight:
     first_token: int = 0
     cached_tokens: int = 0
     retractions: int = 0
-    versions: list[tuple[str, int]] = field(default_factory=list)
-    """(weight version, end of the ids by it), before the present version."""
     aborting: Reason | None = None
     """It ends with this at its next forward pass."""
     ticket: int = 0
     """Number of the event that moves it on; others are void."""
-    _readers: list["asyncio.Future[None]"] = field(default_factory=list)
+
+    def __init__(self, asked: Asked, drawn: Drawn) -> None:
+        self.asked = asked
+        self.drawn = drawn
+        self.versions: list[tuple[str, int]] = []
+        """(weight version, end of the ids by it), before the present version."""
+        self._readers: list[asyncio.Future[None]] = []
 
     @property
     def id(self) -> str:
@@ -263,10 +265,11 @@ class Flight:
 
     def moved(self) -> None:
         """The scheduler's: wake all who wait for a change."""
-        readers, self._readers = self._readers, []
-        for reader in readers:
-            if not reader.done():
-                reader.set_result(None)
+        if self._readers:
+            readers, self._readers = self._readers, []
+            for reader in readers:
+                if not reader.done():
+                    reader.set_result(None)
 
     def _moved(self) -> "asyncio.Future[None]":
         try:

@@ -4,6 +4,7 @@ An answer has some hundred ids, each twice: as Python objects they would cost mo
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import orjson
@@ -27,23 +28,29 @@ class Fragments:
             for text, shown in zip(quoted, spelled, strict=True)
         ]
 
+    def both(self, ids: Sequence[int], logprobs: Sequence[bytes]) -> tuple[bytes, bytes]:
+        """`content`, and `triples` with texts."""
+        if len(ids) < 2 or len(ids) != len(logprobs):
+            return self.content(ids, logprobs), self.triples(ids, logprobs, texts=True)
+        of_each = itemgetter(*ids)
+        content, triples = [b""] * (2 * len(ids)), [b""] * (2 * len(ids))
+        content[::2], content[1::2] = of_each(self._entry), logprobs
+        triples[::2], triples[1::2] = logprobs, of_each(self._with_text)
+        return _content(content), _triples(triples)
+
     def triples(self, ids: Sequence[int], logprobs: Sequence[bytes], *, texts: bool) -> bytes:
         """`[[logprob, id, text or null], …]`, as in `output_token_logprobs`. `logprobs`: as `numbers` spells them."""
         if not ids:
             return _NONE
         ends = self._with_text if texts else self._without_text
-        pieces = _by_turns(logprobs, picked(ends, ids))
-        pieces[0], pieces[-1] = b"[[" + pieces[0], pieces[-1][:-2] + b"]"
-        return b"".join(pieces)
+        return _triples(_by_turns(logprobs, picked(ends, ids)))
 
     def content(self, ids: Sequence[int], logprobs: Sequence[bytes]) -> bytes:
         """`[{token, bytes, logprob, top_logprobs: []}, …]`, as in `logprobs.content` of a chat choice. `logprobs`:
         as `numbers` spells them."""
         if not ids:
             return _NONE
-        pieces = _by_turns(picked(self._entry, ids), logprobs)
-        pieces[0], pieces[-1] = b"[" + pieces[0][len(_LAST) + 1 :], pieces[-1] + _LAST + b"]"
-        return b"".join(pieces)
+        return _content(_by_turns(picked(self._entry, ids), logprobs))
 
 
 def numbers(values: Sequence[float]) -> list[bytes]:
@@ -51,6 +58,16 @@ def numbers(values: Sequence[float]) -> list[bytes]:
     if isinstance(values, Logprobs):
         return values.spelled
     return orjson.dumps(values)[1:-1].split(b",")
+
+
+def _triples(pieces: list[bytes]) -> bytes:
+    pieces[0], pieces[-1] = b"[[" + pieces[0], pieces[-1][:-2] + b"]"
+    return b"".join(pieces)
+
+
+def _content(pieces: list[bytes]) -> bytes:
+    pieces[0], pieces[-1] = b"[" + pieces[0][len(_LAST) + 1 :], pieces[-1] + _LAST + b"]"
+    return b"".join(pieces)
 
 
 def _by_turns(first: Sequence[bytes], second: Sequence[bytes]) -> list[bytes]:

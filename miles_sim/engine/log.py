@@ -5,6 +5,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from miles_sim.engine.flight import Answered
+from miles_sim.engine.prompt import Prompt
 from miles_sim.engine.settings import LedgerSettings
 from miles_sim.ledger import Generation
 
@@ -17,6 +18,7 @@ class GenerationLog:
         """Entries that were looked at, and all before them."""
         self._unread: list[Answered] = []
         """Those after them, from which entries are made when somebody looks."""
+        self._prompts: dict[bytes, Prompt] = {}
         self._keep = settings.keep
         self._path = Path(settings.spool) if settings.spool is not None else None
         self._file: TextIOWrapper | None = None
@@ -27,6 +29,10 @@ class GenerationLog:
         self._read += [answered.generation for answered in self._unread]
         self._unread.clear()
         return self._read
+
+    def known(self, question: bytes, prompt: Prompt) -> Prompt:
+        """The prompt as it came with that question first: where all are kept, equal ones are kept once."""
+        return self._prompts.setdefault(question, prompt) if self._keep is None else prompt
 
     def append(self, answered: Answered) -> None:
         if self._path is not None:
@@ -59,8 +65,10 @@ class Attempts:
 
     def next(self, question: bytes) -> int:
         """Counts it: 0 the first time."""
-        attempt = self._asked.pop(question, 0)
+        attempt = self._asked.get(question, 0)
         self._asked[question] = attempt + 1
-        if self._limit is not None and len(self._asked) > self._limit:
-            self._asked.popitem(last=False)
+        if self._limit is not None:
+            self._asked.move_to_end(question)
+            if len(self._asked) > self._limit:
+                self._asked.popitem(last=False)
         return attempt

@@ -14,10 +14,10 @@ in which requests come and finish; until the first one goes, the capacity change
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
-from miles_sim.engine.packed import WIDTH, pack, shared_ids
+from miles_sim.engine.packed import WIDTH, shared_ids
 
 Space = tuple[str | None, str | None]
 """(adapter, extra key): requests of different spaces share nothing."""
@@ -26,7 +26,7 @@ _ID = WIDTH
 
 
 class _Node:
-    """The ids from the parent to here, and the shortest prompt among the generations that pass here."""
+    """The ids from the parent to here, packed, and bytes of the shortest prompt of the generations that pass here."""
 
     __slots__ = ("children", "ids", "parent", "shortest_prompt", "used")
 
@@ -40,7 +40,8 @@ class _Node:
 
 
 class PrefixCache:
-    """A compressed trie a space. `cached` and `add` cost the length of what they are given, whatever is stored."""
+    """A compressed trie a space, of ids as bytes (`packed.pack`). `cached` and `add` cost the length of what they are
+    given, whatever is stored."""
 
     def __init__(self, capacity: int | None = None) -> None:
         """`capacity`: ids that it holds at most; None: all that ever were."""
@@ -56,62 +57,50 @@ class PrefixCache:
         """A heap of (last use, tie, node); entries whose node was used since, or has children, are void."""
         self._ties = 0
 
-    def add(
-        self,
-        prompt_ids: Sequence[int],
-        output_ids: Sequence[int],
-        *,
-        space: Space = (None, None),
-        packed: bytes | None = None,
-    ) -> None:
-        """A generation has finished. `packed`: all these ids but the last as bytes, where they are there."""
-        ids = pack([*prompt_ids, *output_ids[:-1]]) if packed is None else packed
-        self._uses += 1
+    def add(self, prompt: bytes, output: bytes, *, space: Space = (None, None)) -> None:
+        """A generation has finished: its prompt, and the output ids that were run through the model."""
+        use = self._uses = self._uses + 1
         node = self._roots.get(space)
         if node is None:
-            node = self._roots[space] = _Node(None, b"", 1 << 62, self._uses)
-        at, end, prompt = 0, len(ids), len(prompt_ids)
+            node = self._roots[space] = _Node(None, b"", 1 << 62, use)
+        ids = prompt + output
+        at, end, asked = 0, len(ids), len(prompt)
         while at < end:
-            child = node.children.get(ids[at : at + _ID])
+            first = ids[at : at + _ID]
+            child = node.children.get(first)
             if child is None:
-                child = _Node(node, ids[at:], prompt, self._uses)
-                node.children[ids[at : at + _ID]] = child
+                child = node.children[first] = _Node(node, ids[at:], asked, use)
                 self.size += (end - at) // _ID
                 node = child
                 break
-            shared = shared_ids(ids, at, child.ids)
-            if shared < len(child.ids):
-                child = _split(node, child, shared)
-            child.shortest_prompt = min(child.shortest_prompt, prompt)
-            child.used = self._uses
-            node, at = child, at + shared
-        self._used(node)
-        self._evict()
+            if not ids.startswith(child.ids, at):
+                child = _split(node, child, shared_ids(ids, at, child.ids))
+            if asked < child.shortest_prompt:
+                child.shortest_prompt = asked
+            child.used = use
+            at += len(child.ids)
+            node = child
+        if self.capacity is not None:
+            self._used(node)
+            self._evict(self.capacity)
 
-    def cached(
-        self,
-        prompt_ids: Sequence[int],
-        *,
-        question: bytes | None = None,
-        space: Space = (None, None),
-        packed: bytes | None = None,
-    ) -> int:
+    def cached(self, prompt: bytes, *, question: bytes | None = None, space: Space = (None, None)) -> int:
         """Ids at the head of this prompt that need no prefill, at the start of a request. `question`: equal for
-        requests that ask the very same thing; `packed`: the ids as bytes, where they are there."""
-        usable = len(prompt_ids) - 1
+        requests that ask the very same thing."""
+        usable = len(prompt) - _ID
         before = question is not None and self._asked_before(question, space)
         if (before and not self._evicted) or usable <= 0:
-            return max(usable, 0)
-        ids = pack(prompt_ids[:usable]) if packed is None else packed[: usable * _ID]
+            return max(usable, 0) // _ID
+        ids = prompt[:usable]
         self._uses += 1
         at = best = 0
         last = None
         for last, shared in self._path(ids, space):
             at += shared
             last.used = self._uses
-            if before or last.shortest_prompt <= at // _ID:
+            if before or last.shortest_prompt <= at:
                 best = at
-        if last is not None:
+        if last is not None and self.capacity is not None:
             self._used(last)
         return best // _ID
 
@@ -138,23 +127,26 @@ class PrefixCache:
     def _asked_before(self, question: bytes, space: Space) -> bool:
         key = (space, question)
         before = key in self._asked
-        self._asked[key] = None
-        self._asked.move_to_end(key)
-        if self.capacity is not None and len(self._asked) > max(1024, self.capacity // 64):
-            self._asked.popitem(last=False)
+        if not before:
+            self._asked[key] = None
+        if self.capacity is not None:
+            self._asked.move_to_end(key)
+            if len(self._asked) > max(1024, self.capacity // 64):
+                self._asked.popitem(last=False)
         return before
 
     def _used(self, node: _Node) -> None:
-        if self.capacity is not None and not node.children and node.parent is not None:
+        """It may be the next leaf to go, some day."""
+        if not node.children and node.parent is not None:
             self._ties += 1
             heappush(self._leaves, (node.used, self._ties, node))
             if self._ties % 1024 == 0:
                 self._leaves = [entry for entry in self._leaves if _valid(entry)]
                 heapify(self._leaves)
 
-    def _evict(self) -> None:
+    def _evict(self, capacity: int) -> None:
         """Drop leaves until all fits."""
-        while self.capacity is not None and self.size > self.capacity:
+        while self.size > capacity:
             entry = heappop(self._leaves)
             if _valid(entry):
                 node = entry[2]

@@ -2,8 +2,7 @@
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from contextlib import suppress
 from struct import error as StructError
 from typing import Any, Literal
 
@@ -11,7 +10,7 @@ import numpy as np
 import orjson
 
 from miles_sim.engine.errors import NotModelledError, RequestError
-from miles_sim.engine.packed import pack
+from miles_sim.engine.packed import pack, unpacked
 from miles_sim.engine.request import Call, ChatMessage, ChatRequest, GenericMessage, Part
 from miles_sim.tokenizer import ByteTokenizer, TokenizerError
 
@@ -23,32 +22,43 @@ _OBJECTS = np.array(range(1 << 11), dtype=object)
 """One object for each id of a built-in vocabulary: a ledger holds many long prompts."""
 
 
-@dataclass(frozen=True)
 class Prompt:
     """What the model reads."""
 
-    given: Sequence[int]
-    """Its ids: an array, unless they are such as no array holds."""
-    last_text: str
-    """Text of the request's last message: what reply rules are matched on."""
+    __slots__ = ("_ids", "last_text", "packed", "size")
+
+    def __init__(self, ids: Sequence[int], last_text: str) -> None:
+        """`last_text`: text of the request's last message, what reply rules are matched on."""
+        self.last_text = last_text
+        self.size = len(ids)
+        self.packed = b""
+        """The ids as bytes; none where there are such as `pack` refuses."""
+        self._ids: tuple[int, ...] | None = None
+        if isinstance(ids, array):
+            self.packed = pack(ids)
+        else:
+            self._ids = tuple(ids)
+            with suppress(OverflowError, StructError):
+                self.packed = pack(self._ids)
 
     def __len__(self) -> int:
-        return len(self.given)
+        return self.size
 
-    @cached_property
+    @property
     def ids(self) -> tuple[int, ...]:
-        """The ids, made of an array when they are first looked at: most requests do without."""
-        if not isinstance(self.given, array):
-            return tuple(self.given)
-        try:
-            return tuple(_OBJECTS.take(np.frombuffer(self.given, dtype=np.uint32)).tolist())
-        except IndexError:
-            return tuple(self.given)
+        """The ids, made when they are first looked at: most requests do without."""
+        if self._ids is None:
+            ids = unpacked(self.packed)
+            try:
+                self._ids = tuple(_OBJECTS.take(np.asarray(ids)).tolist())
+            except IndexError:
+                self._ids = tuple(ids)
+        return self._ids
 
-    @cached_property
-    def packed(self) -> bytes:
-        """The ids as bytes; an error of `pack` where they cannot be."""
-        return pack(self.given)
+    @property
+    def given(self) -> Sequence[int]:
+        """The same, without a tuple made of them."""
+        return unpacked(self.packed) if self._ids is None else self._ids
 
 
 def prompt_of_ids(ids: Sequence[int], last_text: str) -> Prompt:
@@ -149,16 +159,10 @@ def check_length(prompt_tokens: int, max_new_tokens: int | None, context_length:
 
 def check_vocabulary(prompt: Prompt, vocab_size: int) -> None:
     """`RequestError` for ids that no embedding has, in the words SGLang keeps for it; a GPU would do anything."""
-    if not prompt.given:
+    if not prompt.size:
         raise RequestError("input_ids cannot be empty.")
-    if not _all_below(vocab_size, prompt):
+    ids = np.frombuffer(prompt.packed, dtype="<u4")
+    # the place of the greatest is found thrice as fast as the greatest
+    if len(ids) < prompt.size or ids.item(ids.argmax()) >= vocab_size:
         bad = next(i for i in prompt.given if not 0 <= i < vocab_size)
         raise RequestError(f"The input_ids [{bad}] contains values greater than the vocab size ({vocab_size}).")
-
-
-def _all_below(limit: int, prompt: Prompt) -> bool:
-    try:
-        ids = np.frombuffer(prompt.packed, dtype="<u4")
-    except (OverflowError, StructError):
-        return False
-    return prompt.given[int(ids.argmax())] < limit  # the place of the greatest is found thrice as fast as the greatest

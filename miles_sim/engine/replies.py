@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import cycle, islice
 
-import numpy as np
-
 from miles_sim.engine.formats import FORMATS
 from miles_sim.engine.misbehaviour import Parts, misbehaved
-from miles_sim.engine.packed import WIDTH, pack, picked
+from miles_sim.engine.packed import picked
 from miles_sim.engine.seeding import Chances
 from miles_sim.engine.steering import Steering
 from miles_sim.reply import Reply, ReplyRule
@@ -16,25 +14,21 @@ from miles_sim.tokenizer import FIRST_PIECE, FIRST_SPACED_PIECE, FIRST_SPECIAL, 
 
 ECHOED = 48
 """Ids of the prompt that a reply repeats."""
-_WORDS = FIRST_SPACED_PIECE - FIRST_PIECE
-_WIDE, _MARKS, _TABLES = 8, 16, 8
-"""Of 256 draws so many are a character of several bytes, and so many punctuation; the others are words, in each table
-others than in the one before."""
+_MARKS, _TABLES = 16, 8
+"""Of 256 draws so many are punctuation; the others are words, in each table others than in the one before."""
+_EVERY = 64
+"""Among so many ids stands one character of several bytes."""
 
 
-def _tables() -> list[list[bytes]]:
-    """The ids of each draw, packed."""
-    words = cycle([pack([FIRST_SPACED_PIECE + n]) for n in range(_WORDS)])
-    wide = cycle([pack([*character.encode()]) for character in "éß→✓字🙂"])
-    marks = cycle([pack([mark]) for mark in b",;:."])
-    return [
-        [*islice(wide, _WIDE), *islice(marks, _MARKS), *islice(words, 256 - _WIDE - _MARKS)] for _ in range(_TABLES)
-    ]
+def _tables() -> list[list[int]]:
+    """The id of each draw."""
+    words, marks = cycle(range(FIRST_SPACED_PIECE, FIRST_SPECIAL)), cycle(b",;:.")
+    return [[*islice(marks, _MARKS), *islice(words, 256 - _MARKS)] for _ in range(_TABLES)]
 
 
 _SAID = _tables()
-_OBJECTS = np.array(range(FIRST_SPECIAL), dtype=object)
-"""One object for each id: a ledger holds many replies."""
+_WIDE = [(draw // 5, character) for draw, character in zip(range(256), cycle(map(str.encode, "éß→✓字🙂")))]
+"""For each draw a place within its block, and the bytes that stand there."""
 
 
 def reply_for(
@@ -124,7 +118,7 @@ def _ends_with(ids: Sequence[int], end: Sequence[int]) -> bool:
 def _calls_before(prompt_ids: Sequence[int], tokenizer: ByteTokenizer) -> int:
     """Calls that stand in the prompt, where the format numbers them on."""
     mark = tokenizer.mark_ids.get("<|tool_call_begin|>")
-    return 0 if mark is None else prompt_ids.count(mark)
+    return 0 if mark is None else list(prompt_ids).count(mark)
 
 
 def seeded_text(random: Chances, count: int, *, limit: int | None = None) -> list[int]:
@@ -138,22 +132,15 @@ def seeded_text(random: Chances, count: int, *, limit: int | None = None) -> lis
         return []
     draws = random.randbytes(want)
     first = draws[0]
-    said = _SAID[first % _TABLES]
-    ids: list[int] = _OBJECTS.take(np.frombuffer(b"".join(picked(said, draws)), dtype="<u4")).tolist()
-    ids[: len(said[first]) // WIDTH] = [FIRST_PIECE + first]
-    if len(ids) > count:
-        _end(ids, count)
+    ids = [*picked(_SAID[first % _TABLES], draws)]
+    ids[0] = FIRST_PIECE + first
+    for block in range(1, want, _EVERY):
+        offset, character = _WIDE[draws[block]]
+        place, end = block + offset, block + offset + len(character)
+        if end <= count:
+            ids[place:end] = character
     del ids[want:]
     return ids
-
-
-def _end(ids: list[int], count: int) -> None:
-    """A character that goes on behind the first `count` ids makes way for words."""
-    start = count
-    while 0x80 <= ids[start] < 0xC0:
-        start -= 1
-    for place in range(start, count):
-        ids[place] = FIRST_SPACED_PIECE + ids[place] % _WORDS
 
 
 def lengthened(

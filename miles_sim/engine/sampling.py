@@ -42,6 +42,11 @@ class Sampling:
     steering: Steering | None = field(default=None, repr=False)
     """What few requests ask for."""
 
+    @cached_property
+    def bounded_only(self) -> bool:
+        """Of all that may end a reply early it asks for a bound alone."""
+        return not self.stop and not self.stop_token_ids and self.steering is None
+
     @property
     def stream_interval(self) -> int | None:
         """Ids in a piece of a stream."""

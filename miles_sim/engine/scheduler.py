@@ -85,7 +85,7 @@ class Scheduler:
 
     def submit(self, flight: Flight) -> None:
         """A request arrives."""
-        if self.closed:
+        if self.paused is not None or self._draining:
             self.flights[flight.id] = flight
             self.held.append(flight)
         else:
@@ -249,11 +249,11 @@ class Scheduler:
         asked, cached = flight.asked, 0
         if self._settings.prefix_cache and not flight.retractions:
             prompt = asked.prompt
-            cached = self._cache.cached(prompt.given, question=asked.question, space=asked.space, packed=prompt.packed)
+            cached = self._cache.cached(prompt.packed, question=asked.question, space=asked.space)
             if asked.cache_limit is not None:
                 cached = min(cached, asked.cache_limit)
             flight.cached_tokens = cached
-        return len(asked.prompt) + flight.length - cached
+        return asked.prompt.size + flight.length - cached
 
     def _run_through(self, flight: Flight) -> None:
         """All of it, in no time; the figures say how long it would have taken."""
@@ -333,9 +333,8 @@ class Scheduler:
         self.running.pop(flight, None)
         self._frozen.pop(flight, None)
         if flight.steps and self._settings.prefix_cache:
-            asked, prompt = flight.asked, flight.asked.prompt
-            ids = prompt.packed + flight.drawn.packed[: (flight.length - 1) * WIDTH]
-            self._cache.add(prompt.given, answered.output_ids, space=asked.space, packed=ids)
+            asked, ran = flight.asked, (len(answered.output_ids) - 1) * WIDTH
+            self._cache.add(asked.prompt.packed, flight.drawn.packed[:ran], space=asked.space)
         self._finished(flight, answered)
         flight.moved()
         if self.waiting:
@@ -352,7 +351,7 @@ class Scheduler:
         spans = spans_of([*flight.versions, (self.weight_version, length)]) if flight.versions else []
         return Answered(
             asked=flight.asked,
-            drawn=drawn,
+            misbehaved=drawn.misbehaved,
             output_ids=drawn.output_ids if whole else drawn.output_ids[:length],
             logprobs=drawn.logprobs if whole else drawn.logprobs[:length],
             finish_reason=reason,
@@ -362,14 +361,12 @@ class Scheduler:
             weight_versions=tuple(spans) if len(spans) > 1 else (),
             retractions=flight.retractions,
             spec=spec,
-            routed_experts=self._rows(settings.experts, flight.asked, spans),
-            indexer_topk=self._rows(settings.indexer, flight.asked, spans),
+            routed_experts=None if settings.experts is None else self._rows(settings.experts, flight.asked, spans),
+            indexer_topk=None if settings.indexer is None else self._rows(settings.indexer, flight.asked, spans),
             from_queue=from_queue,
         )
 
-    def _rows(self, model: Experts | Indexer | None, asked: Asked, spans: list[WeightSpan]) -> RowsTruth | None:
-        if model is None:
-            return None
+    def _rows(self, model: Experts | Indexer, asked: Asked, spans: list[WeightSpan]) -> RowsTruth | None:
         tokens, version = len(asked.prompt), self.weight_version
         return experts_truth(model, seed=self._seed, prompt_tokens=tokens, weight_version=version, spans=spans)
 

@@ -12,10 +12,10 @@ def asked_key(prompt: bytes, last_text: str, sampling: Sampling, lora: str | Non
 
     `prompt`: its ids, packed.
     """
-    parts = [prompt, last_text.encode(errors="surrogatepass"), sampling.key]
-    if lora is not None:
-        parts.append(lora.encode(errors="surrogatepass"))
-    return sha256(b"".join([len(part).to_bytes(8, "little") + part for part in parts])).digest()[:16]
+    text, params = last_text.encode(errors="surrogatepass"), sampling.key
+    adapter = b"" if lora is None else b"/" + lora.encode(errors="surrogatepass")
+    lengths = b"%d/%d/%d/" % (len(prompt), len(text), len(params))
+    return sha256(b"".join((lengths, prompt, text, params, adapter))).digest()[:16]
 
 
 def reply_key(seed: int, asked: bytes, attempt: int) -> bytes:

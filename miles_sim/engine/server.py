@@ -1,5 +1,6 @@
 """The engine's HTTP face: an ASGI application with the release's routes, status codes and error bodies."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from miles_sim.engine.control import Control
 from miles_sim.engine.errors import NotModelledError, RequestError
 from miles_sim.engine.info import Info
 from miles_sim.engine.metrics import CONTENT_TYPE, exposition
+from miles_sim.engine.serving import FRAMING
 from miles_sim.engine.utilities import Utilities
 from miles_sim.engine.weights import Weights
 from miles_sim.transport import ASGIApp
@@ -30,6 +32,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
+_LOOKED_AT = {name.encode(): name for name in ("content-type", *FRAMING)}
 GENERATING = ("/generate", "/v1/completions", "/v1/chat/completions", "/invocations")
 
 
@@ -84,23 +87,21 @@ def _generation(engine: "Engine") -> dict[str, ASGIApp]:
     """The endpoints that generate, by path. They answer a POST without the framework's routing and request objects,
     which cost more than all the thinking of a short reply."""
 
-    async def chat(asked: _Arrived) -> "Said":
+    def chat(asked: _Arrived) -> Awaitable["Said"]:
         kind = asked.headers.get("content-type", "")
-        return await engine.serving.chat(asked.body, content_type=kind, headers=asked.headers, gone=asked.gone)
+        return engine.serving.chat(asked.body, content_type=kind, headers=asked.headers, gone=asked.gone)
 
-    async def invocations(asked: _Arrived) -> "Said":
+    def invocations(asked: _Arrived) -> Awaitable["Said"]:
         """Another name for chat, which does not look at the content type."""
-        return await engine.serving.chat(
-            asked.body, content_type="application/json", headers=asked.headers, gone=asked.gone
-        )
+        return engine.serving.chat(asked.body, content_type="application/json", headers=asked.headers, gone=asked.gone)
 
-    async def completions(asked: _Arrived) -> "Said":
+    def completions(asked: _Arrived) -> Awaitable["Said"]:
         kind = asked.headers.get("content-type", "")
-        return await engine.serving.completions(asked.body, content_type=kind, gone=asked.gone)
+        return engine.serving.completions(asked.body, content_type=kind, gone=asked.gone)
 
-    async def generate(asked: _Arrived) -> "Said":
+    def generate(asked: _Arrived) -> Awaitable["Said"]:
         kind = asked.headers.get("content-type")
-        return await engine.serving.generate(asked.body, content_type=kind, gone=asked.gone)
+        return engine.serving.generate(asked.body, content_type=kind, gone=asked.gone)
 
     return {
         "/v1/chat/completions": _Direct(chat),
@@ -119,7 +120,9 @@ class _Arrived:
         self._receive = receive
         self.body = body
         self.headers = {  # of several with one name the first
-            name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])
+            _LOOKED_AT[name]: value.decode("latin-1")
+            for name, value in reversed(scope["headers"])
+            if name in _LOOKED_AT
         }
 
     async def gone(self) -> None:
@@ -142,6 +145,9 @@ class _Direct:
             response = refusal(error)
         else:
             if isinstance(said, bytes):
+                await asyncio.sleep(
+                    0
+                )  # the others think first: kept apart, thinking and sending each find a warm cache
                 await _send_json(said, send)
                 return
             response = StreamingResponse(said, media_type="text/event-stream")

@@ -46,7 +46,7 @@ from miles_sim.engine.wire import Want, Wire, token_texts
 if TYPE_CHECKING:
     from miles_sim.engine.engine import Engine, Gone
 
-_FRAMING = {"x-sglext-return-input-ids", "x-sglext-return-output-ids", "x-sglext-ids-framed"}
+FRAMING = {"x-sglext-return-input-ids", "x-sglext-return-output-ids", "x-sglext-ids-framed"}
 """Headers that change an answer."""
 RULE_TEXT = 4_096
 """Ids at a prompt's end, and characters of their text, that reply rules are matched on."""
@@ -83,7 +83,7 @@ class Serving:
         shape = self.wire.profile.chat
         found = self._frames.find(json_body(body, content_type=content_type))
         document, _, frame = found
-        if frame is not None and frame.templates is not None and _FRAMING.isdisjoint(headers or ()):
+        if frame is not None and frame.templates is not None and FRAMING.isdisjoint(headers or ()):
             prompt = plain_prompt(document)
             if prompt is not None:
                 return await self._plain_chat(frame, frame.templates, prompt, gone)

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from itertools import accumulate
 
+from miles_sim.engine.clock import Timing
 from miles_sim.engine.flight import Answered
 
 _LATENCY = (0.1, 0.2, 0.4, 0.6, 0.8, 1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400)
@@ -37,12 +38,13 @@ class Histogram:
 class Statistics:
     """Counters over all finished requests of one engine."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, times: bool = True) -> None:
+        """`times`: histograms are kept, too."""
+        self._times = times
+        self._last: Answered | None = None
         self.requests = self.aborted = self.retracted = 0
         self.prompt_tokens = self.cached_tokens = self.generated_tokens = 0
         self.drafted = self.accepted = self.verify_steps = 0
-        self.hit_rate = 0.0
-        """Of the last request that ran."""
         self.accept_length = self.accept_rate = 0.0
         """Of the last request with a verify step."""
         self.queue_time = Histogram(_QUEUE)
@@ -51,19 +53,25 @@ class Statistics:
         self.per_token = Histogram(_STEP)
         self.latency = Histogram((*_LATENCY, 600, 1200, 1800, 2400))
 
+    @property
+    def hit_rate(self) -> float:
+        """Of the last request that ran."""
+        last = self._last
+        return last.cached_tokens / last.asked.prompt.size if last and last.asked.prompt.size else 0.0
+
     def count(self, answered: Answered) -> None:
         """A request is done."""
-        timing = answered.timing
-        self.aborted += answered.finish_reason["type"] == "abort"
         self.retracted += answered.retractions
-        if answered.from_queue:
-            return
+        if answered.finish_reason["type"] == "abort":
+            self.aborted += 1
+            if answered.from_queue:
+                return
         self.requests += 1
-        prompt, output = len(answered.asked.prompt), len(answered.output_ids)
-        self.prompt_tokens += prompt
+        self._last = answered
+        output = len(answered.output_ids)
+        self.prompt_tokens += answered.asked.prompt.size
         self.cached_tokens += answered.cached_tokens
         self.generated_tokens += output
-        self.hit_rate = answered.cached_tokens / prompt if prompt else 0.0
         spec = answered.spec
         if spec is not None and spec.verify_ct:
             self.drafted += spec.drafted
@@ -71,6 +79,10 @@ class Statistics:
             self.verify_steps += spec.verify_ct
             self.accept_length = 1 + spec.accepted / spec.verify_ct
             self.accept_rate = spec.accepted / spec.drafted
+        if self._times:
+            self._observe(answered.timing, output)
+
+    def _observe(self, timing: Timing, output: int) -> None:
         first, latency = timing.first_token_latency, timing.latency
         self.queue_time.observe(timing.queue_time)
         self.first_token.observe(first)

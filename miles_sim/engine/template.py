@@ -8,7 +8,6 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import itemgetter
-from typing import NamedTuple
 
 import orjson
 
@@ -38,25 +37,12 @@ class _Marked(Sequence[int]):
         return self._last
 
     @property
+    def size(self) -> int:
+        return self._count
+
+    @property
     def given(self) -> "_Marked":
         return self
-
-
-class _Values(NamedTuple):
-    """JSON of each value in which answers differ."""
-
-    id: bytes
-    text: bytes
-    content: bytes
-    triples: bytes
-    version: bytes
-    prompt_tokens: bytes
-    completion_tokens: bytes
-    total_tokens: bytes
-    cached_tokens: bytes
-    finished: bytes
-    sent_at: bytes
-    created: bytes
 
 
 _PROMPT, _COMPLETION, _CACHED = 700_000_001, 600_000_002, 500_000_004
@@ -65,10 +51,12 @@ _TEXTS = Pieces("mark text", b'"mark content"', b'"mark triples"')
 _ID, _VERSION = "mark id", "mark version"
 
 
-def _values(answered: Answered, pieces: Pieces) -> _Values:
-    prompt, completion = len(answered.asked.prompt), len(answered.output_ids)
-    return _Values(
-        orjson.dumps(answered.asked.id),
+def _values(answered: Answered, pieces: Pieces) -> tuple[bytes, ...]:
+    """JSON of each value in which answers differ."""
+    asked = answered.asked
+    prompt, completion = asked.prompt.size, len(answered.output_ids)
+    return (
+        orjson.dumps(asked.id),
         orjson.dumps(pieces.text),
         pieces.content if isinstance(pieces.content, bytes) else b"",
         pieces.triples or b"",
@@ -96,13 +84,13 @@ def _times(finished: int) -> tuple[bytes, bytes, bytes]:
 class Template:
     """The JSON of one kind of answer, split where answers differ."""
 
-    def __init__(self, marked: bytes, marks: _Values) -> None:
+    def __init__(self, marked: bytes, marks: tuple[bytes, ...]) -> None:
         """`marked`: an answer in which `marks` stand."""
         longest = sorted(filter(None, marks), key=len, reverse=True)
         self._parts: list[bytes] = re.split(b"(%s)" % b"|".join(map(re.escape, longest)), marked)
         self._values = itemgetter(*map(marks.index, self._parts[1::2]))
 
-    def filled(self, values: _Values) -> bytes:
+    def filled(self, values: tuple[bytes, ...]) -> bytes:
         parts = self._parts.copy()
         parts[1::2] = self._values(values)
         return b"".join(parts)

@@ -73,7 +73,7 @@ def test_a_sampled_id_is_told_the_same_where_it_stands_in_a_prompt(ids: list[int
 def test_neighbours_and_other_contexts_are_told_apart() -> None:
     ids = [*range(300, 700)]
     once, again = (sampled_logprobs(pack([1, 2, n]), pack(ids), seed=3) for n in (3, 4))
-    assert len(set(once)) > 360
+    assert len(set(once)) > 300
     assert sum(a == b for a, b in zip(once, again, strict=True)) < 3
 
 
@@ -89,9 +89,9 @@ def test_a_state_goes_on_id_by_id(ids: list[int], token: int, start: int) -> Non
 
 def test_all_logprobs_are_drawn_alike() -> None:
     told = [*sampled_logprobs(pack([1]), pack([0] * 60_000), seed=0)]
-    assert len(set(told)) == 4_096
+    assert len(set(told)) == 1_024
     assert -1.55 < sum(told) / len(told) < -1.45
-    assert len({a - b for a, b in pairwise(told)}) > 8_000
+    assert len({a - b for a, b in pairwise(told)}) > 2_000
 
 
 @given(st.lists(st.integers(0, 999), min_size=1, max_size=30), st.data())

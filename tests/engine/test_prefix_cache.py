@@ -1,10 +1,13 @@
 """What the prefix cache finds, in any order of what it saw."""
 
+from collections.abc import Sequence
 from itertools import zip_longest
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from miles_sim.engine.packed import pack
 from miles_sim.engine.prefix_cache import PrefixCache
 
 ids = st.lists(st.integers(0, 2), max_size=12)
@@ -22,10 +25,18 @@ def brute_force(past: list[tuple[list[int], list[int]]], prompt: list[int]) -> i
     return best
 
 
+def add(cache: PrefixCache, prompt: Sequence[int], output: Sequence[int], **space: Any) -> None:
+    cache.add(pack(prompt), pack(output[:-1]), **space)
+
+
+def cached(cache: PrefixCache, prompt: Sequence[int], **asked: Any) -> int:
+    return cache.cached(pack(prompt), **asked)
+
+
 def filled(past: list[tuple[list[int], list[int]]]) -> PrefixCache:
     cache = PrefixCache()
     for prompt, output in past:
-        cache.add(prompt, output)
+        add(cache, prompt, output)
     return cache
 
 
@@ -33,7 +44,7 @@ def filled(past: list[tuple[list[int], list[int]]]) -> PrefixCache:
 def test_the_tree_finds_what_comparing_with_every_past_generation_finds(
     past: list[tuple[list[int], list[int]]], prompt: list[int]
 ) -> None:
-    assert filled(past).cached(prompt) == brute_force(past, prompt)
+    assert cached(filled(past), prompt) == brute_force(past, prompt)
 
 
 @given(past=seen, prompt=ids, data=st.data())
@@ -41,44 +52,44 @@ def test_the_order_of_the_past_does_not_matter(
     past: list[tuple[list[int], list[int]]], prompt: list[int], data: st.DataObject
 ) -> None:
     shuffled = data.draw(st.permutations(past))
-    assert filled(past).cached(prompt) == filled(shuffled).cached(prompt)
+    assert cached(filled(past), prompt) == cached(filled(shuffled), prompt)
 
 
 def test_a_continuation_finds_all_but_the_last_sampled_id() -> None:
     cache = filled([([1, 2, 3], [4, 5, 6])])
-    assert cache.cached([1, 2, 3, 4, 5, 6, 7, 8]) == 5
+    assert cached(cache, [1, 2, 3, 4, 5, 6, 7, 8]) == 5
 
 
 def test_a_continuation_with_other_words_finds_the_prompt_it_continues() -> None:
-    assert filled([([1, 2, 3], [4, 5, 6])]).cached([1, 2, 3, 9, 9]) == 3
+    assert cached(filled([([1, 2, 3], [4, 5, 6])]), [1, 2, 3, 9, 9]) == 3
 
 
 def test_a_conversation_that_shares_only_a_beginning_finds_nothing() -> None:
-    assert filled([([1, 2, 3], [4, 5, 6])]).cached([1, 2, 9, 9]) == 0
+    assert cached(filled([([1, 2, 3], [4, 5, 6])]), [1, 2, 9, 9]) == 0
 
 
 def test_an_equal_prompt_finds_nothing_of_its_twin() -> None:
-    assert filled([([1, 2, 3], [4])]).cached([1, 2, 3]) == 0
+    assert cached(filled([([1, 2, 3], [4])]), [1, 2, 3]) == 0
 
 
 def test_the_same_thing_asked_again_finds_all_but_the_id_that_gives_the_first_logit() -> None:
     cache = PrefixCache()
-    assert [cache.cached([1, 2, 3], question=b"q") for _ in range(2)] == [0, 2]
+    assert [cached(cache, [1, 2, 3], question=b"q") for _ in range(2)] == [0, 2]
     cache.clear()
-    assert cache.cached([1, 2, 3], question=b"q") == 0
+    assert cached(cache, [1, 2, 3], question=b"q") == 0
 
 
 def test_spaces_share_nothing() -> None:
     cache = PrefixCache()
-    cache.add([1, 2], [3, 4], space=("adapter", None))
-    assert cache.cached([1, 2, 3, 4], space=("adapter", None)) == 3
-    assert cache.cached([1, 2, 3, 4]) == cache.cached([1, 2, 3, 4], space=("adapter", "salt")) == 0
+    add(cache, [1, 2], [3, 4], space=("adapter", None))
+    assert cached(cache, [1, 2, 3, 4], space=("adapter", None)) == 3
+    assert cached(cache, [1, 2, 3, 4]) == cached(cache, [1, 2, 3, 4], space=("adapter", "salt")) == 0
 
 
 def test_a_cleared_cache_finds_nothing() -> None:
     cache = filled([([1], [2, 3])])
     cache.clear()
-    assert cache.cached([1, 2, 3, 4]) == 0
+    assert cached(cache, [1, 2, 3, 4]) == 0
 
 
 def test_cost_does_not_grow_with_what_is_stored() -> None:
@@ -87,9 +98,9 @@ def test_cost_does_not_grow_with_what_is_stored() -> None:
     path: list[int] = []
     for turn in range(200):
         path = [*path, turn, turn + 1]
-        cache.add(path, [turn + 2, turn + 3])
+        add(cache, path, [turn + 2, turn + 3])
         path = [*path, turn + 2]
-    assert cache.cached([*path, 0]) == len(path)
+    assert cached(cache, [*path, 0]) == len(path)
 
 
 @given(past=seen, capacity=st.integers(1, 12), prompt=ids)
@@ -98,11 +109,11 @@ def test_a_capacity_is_kept_and_finds_no_more_than_all_of_the_past(
 ) -> None:
     bounded, whole = PrefixCache(capacity), PrefixCache()
     for old_prompt, output in past:
-        bounded.add(old_prompt, output)
-        whole.add(old_prompt, output)
+        add(bounded, old_prompt, output)
+        add(whole, old_prompt, output)
         assert bounded.size <= capacity
-    assert bounded.cached(prompt) <= whole.cached(prompt)
-    assert whole.size > capacity or bounded.cached(prompt) == whole.cached(prompt)
+    assert cached(bounded, prompt) <= cached(whole, prompt)
+    assert whole.size > capacity or cached(bounded, prompt) == cached(whole, prompt)
 
 
 @given(past=seen)
@@ -114,34 +125,34 @@ def test_the_size_is_that_of_the_tree_of_all_that_was_seen(past: list[tuple[list
 def test_what_was_used_least_recently_goes_first() -> None:
     cache = PrefixCache(9)
     for first in (10, 20, 30):
-        cache.add([first, first + 1], [first + 2, first + 3])
-    assert cache.cached([10, 11, 12, 0]) == 3
-    cache.add([40, 41], [42, 43])
-    assert [cache.cached([n, n + 1, n + 2, 0]) for n in (10, 20, 30, 40)] == [3, 0, 3, 3]
+        add(cache, [first, first + 1], [first + 2, first + 3])
+    assert cached(cache, [10, 11, 12, 0]) == 3
+    add(cache, [40, 41], [42, 43])
+    assert [cached(cache, [n, n + 1, n + 2, 0]) for n in (10, 20, 30, 40)] == [3, 0, 3, 3]
 
 
 def test_only_leaves_go() -> None:
     cache = PrefixCache(6)
-    cache.add([1, 2], [3, 0])
-    cache.add([1, 2, 3, 4], [5, 0])
-    cache.add([9], [8, 0])
-    assert (cache.cached([1, 2, 3, 0]), cache.cached([1, 2, 3, 4, 5, 0])) == (3, 3)
+    add(cache, [1, 2], [3, 0])
+    add(cache, [1, 2, 3, 4], [5, 0])
+    add(cache, [9], [8, 0])
+    assert (cached(cache, [1, 2, 3, 0]), cached(cache, [1, 2, 3, 4, 5, 0])) == (3, 3)
 
 
 def test_what_was_asked_before_and_evicted_is_not_cached() -> None:
     cache = PrefixCache(3)
-    assert cache.cached([1, 2, 3], question=b"q") == 0
-    cache.add([1, 2, 3], [4])
-    assert cache.cached([1, 2, 3], question=b"q") == 2
-    cache.add([7, 8, 9], [4])
-    assert cache.cached([1, 2, 3], question=b"q") == 0
+    assert cached(cache, [1, 2, 3], question=b"q") == 0
+    add(cache, [1, 2, 3], [4])
+    assert cached(cache, [1, 2, 3], question=b"q") == 2
+    add(cache, [7, 8, 9], [4])
+    assert cached(cache, [1, 2, 3], question=b"q") == 0
 
 
 def test_a_bounded_cache_stays_bounded_in_all_it_keeps() -> None:
     cache = PrefixCache(100)
     for n in range(5000):
-        cache.cached([n, n + 1, n + 2], question=str(n).encode())
-        cache.add([n, n + 1, n + 2], [n, n])
+        cached(cache, [n, n + 1, n + 2], question=str(n).encode())
+        add(cache, [n, n + 1, n + 2], [n, n])
     assert cache.size <= 100
     assert len(cache._leaves) <= 1200
     assert len(cache._asked) <= 1024
