@@ -1,16 +1,18 @@
 """Serving over sockets: clear refusals, clean ends."""
 
 import asyncio
+import gc
 import logging
 import signal
 import socket
+import weakref
 from typing import Any
 
 import httpx
 import pytest
 
 from miles_sim import transport
-from miles_sim.transport import ListenError, serve
+from miles_sim.transport import ListenError, serve, settle
 
 
 async def hello(scope: Any, receive: Any, send: Any) -> None:
@@ -92,3 +94,24 @@ async def test_an_answer_does_not_wait_for_a_packet_to_fill() -> None:
         assert await at_once
         writer.close()
         await writer.wait_closed()
+
+
+def test_what_is_there_when_a_server_settles_is_not_collected_again_and_what_comes_later_is() -> None:
+    class Cycle:
+        def __init__(self) -> None:
+            self.self = self
+
+    thresholds = gc.get_threshold()
+    try:
+        early = weakref.ref(kept := Cycle())
+        settle()
+        assert gc.get_freeze_count() > 0
+        late = weakref.ref(Cycle())
+        del kept
+        gc.collect()
+        assert early() is not None
+        assert late() is None
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+        gc.collect()

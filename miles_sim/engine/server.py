@@ -119,9 +119,9 @@ class _Arrived:
     def __init__(self, scope: Scope, receive: Receive, body: bytes) -> None:
         self._receive = receive
         self.body = body
-        self.headers = {  # of several with one name the first
+        self.headers = {
             _LOOKED_AT[name]: value.decode("latin-1")
-            for name, value in reversed(scope["headers"])
+            for name, value in reversed(scope["headers"])  # of several with one name the first
             if name in _LOOKED_AT
         }
 
@@ -145,9 +145,8 @@ class _Direct:
             response = refusal(error)
         else:
             if isinstance(said, bytes):
-                await asyncio.sleep(
-                    0
-                )  # the others think first: kept apart, thinking and sending each find a warm cache
+                # Others think first: apart, thinking and sending each find the processor's caches warm.
+                await asyncio.sleep(0)
                 await _send_json(said, send)
                 return
             response = StreamingResponse(said, media_type="text/event-stream")

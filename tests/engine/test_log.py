@@ -50,3 +50,14 @@ def test_attempts_are_counted_for_so_many_questions_and_the_oldest_is_forgotten(
     attempts = Attempts(2)
     assert [attempts.next(question) for question in (b"a", b"b", b"a", b"c", b"a", b"b")] == [0, 0, 1, 0, 2, 0]
     assert [Attempts(None).next(b"a") for _ in range(2)] == [0, 0]
+
+
+def test_where_all_is_kept_equal_prompts_are_kept_once(make_engine: Make) -> None:
+    def asked(engine: Engine) -> list[Prompt]:
+        prompts = [Prompt((1, 2, 3), text) for text in ("go", "go", "stop")]
+        return [engine.submit(one, Sampling(max_new_tokens=2), endpoint="generate").asked.prompt for one in prompts]
+
+    first, again, other = asked(make_engine())
+    assert first is again is not other
+    first, again, _ = asked(make_engine(ledger={"keep": 3}))
+    assert first is not again

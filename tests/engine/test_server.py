@@ -1,5 +1,6 @@
 """The HTTP face: the release's routes, status codes and bodies, the same in process, over a socket and mocked."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -42,6 +43,22 @@ async def exchange(client: httpx.AsyncClient, base: str) -> list[tuple[int, str 
 @pytest.fixture
 def client() -> httpx.AsyncClient:
     return httpx.AsyncClient(trust_env=False)
+
+
+async def test_requests_that_are_there_together_are_all_thought_through_before_one_is_answered(
+    make_engine: Make,
+) -> None:
+    engine, known = make_engine(), []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": EXCHANGES[0][2]}
+
+    async def send(message: Any) -> None:
+        known.append(len(engine.generations))
+
+    scope = {"type": "http", "method": "POST", "path": CHAT, "headers": [(b"content-type", b"application/json")]}
+    await asyncio.gather(*(engine.app(scope, receive, send) for _ in range(3)))
+    assert known == [3] * 6
 
 
 async def test_in_process_socket_and_mock_give_the_same_bytes(make_engine: Make) -> None:
