@@ -1,6 +1,7 @@
 """The merge benchmark: what it measures is the same on both sides, and its figures are those promised."""
 
 import json
+import os
 import sys
 from itertools import pairwise
 
@@ -8,8 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from miles_sim.bench import merge
+from miles_sim.bench.beside import Miles
 from miles_sim.bench.cli import app
-from miles_sim.bench.merge import MergeBench, Point, growth
+from miles_sim.bench.merge import MergeBench, Point, growth, measure
 from miles_sim.bench.miles_side import turn_fields
 
 KEYS = ["points", "growth_per_doubling", "ratio_miles"]
@@ -60,3 +62,14 @@ def test_without_json_each_point_is_a_line(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_figures_are_these() -> None:
     assert list(MergeBench([], 2.0).document()) == KEYS
+
+
+@pytest.mark.miles
+@pytest.mark.skipif("MILES_SIM_MILES_PYTHON" not in os.environ, reason="MILES_SIM_MILES_PYTHON names no interpreter")
+def test_a_real_miles_merges_the_same_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merge, "TURNS", (2, 4))
+    monkeypatch.setattr(merge, "COMPARED", 4)
+    miles = Miles(os.environ["MILES_SIM_MILES_PYTHON"], os.environ.get("MILES_SIM_MILES_CHECKOUT"))
+    found = measure(seconds=0.05, miles=miles)
+    assert found.ratio_miles is not None
+    assert found.ratio_miles > 0
