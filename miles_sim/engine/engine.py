@@ -50,6 +50,8 @@ class Engine:
         """Follows an update of the weights from disk."""
         self.adapters = Adapters(settings.lora, disabled_is_refused=self.release.lora_disabled == "refused")
         self.statistics = Statistics(times=settings.metrics)
+        self.by_streaming = {streamed: Statistics() for streamed in (False, True)}
+        """Where metrics are on, the same of requests that were not streamed and of those that were."""
         self.tokenizer = ByteTokenizer(settings.tokenizer)
         self.requests_open = 0
         """HTTP requests under way."""
@@ -105,10 +107,11 @@ class Engine:
         extra_key: str | None = None,
         fields: tuple[str, ...] = (),
         cache_limit: int | None = None,
+        streamed: bool = False,
     ) -> Flight:
         """Take a request that was checked, and let it fly. `rid`: the id to give it, else one is drawn. `fields`:
         what it set, for the ledger. `cache_limit`: most prompt ids that may come from the cache, the logprobs of
-        the others being asked for.
+        the others being asked for. `streamed`: its answer is; for metrics.
 
         Without a clock, and not paused, it is done on return; the ledger has it when it is done. `RequestError` where
         a request of that `rid` is under way.
@@ -131,6 +134,7 @@ class Engine:
             extra_key=extra_key,
             fields=fields,
             cache_limit=cache_limit,
+            streamed=streamed,
         )
         flight = Flight(asked, self._model.draw(prompt, sampling, key, attempt))
         self.scheduler.submit(flight)
@@ -162,6 +166,8 @@ class Engine:
 
     def _enter(self, flight: Flight, answered: Answered) -> None:
         self.statistics.count(answered)
+        if self.settings.metrics:
+            self.by_streaming[answered.asked.streamed].count(answered)
         self._log.append(answered)
 
     def close(self) -> None:

@@ -41,6 +41,7 @@ class Asked(NamedTuple):
     """Of the request, those that came with a value."""
     cache_limit: int | None = None
     """Most prompt ids that may come from the prefix cache; None: no limit."""
+    streamed: bool = False
 
     @property
     def prompt_ids(self) -> tuple[int, ...]:

@@ -1,19 +1,19 @@
 """`/metrics`: the engine's counters under the release's Prometheus names, in the text exposition format."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from miles_sim.engine.load import load
 from miles_sim.engine.metric_names import Metric, metrics_of
-from miles_sim.engine.statistics import Histogram
+from miles_sim.engine.statistics import Histogram, Statistics
 
 if TYPE_CHECKING:
     from miles_sim.engine.engine import Engine
 
 CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 _SCHEDULER = {"engine_type": "unified", "tp_rank": "0", "pp_rank": "0", "moe_ep_rank": "0"}
-_OWN = {"is_streaming": "false", "cache_source": "device"}
-"""Labels that single metrics have. Requests are not told apart by streaming or not."""
+_CACHED = {"cache_source": "device"}
+_STREAMING = "is_streaming"
 
 
 def exposition(engine: "Engine") -> str:
@@ -21,24 +21,30 @@ def exposition(engine: "Engine") -> str:
 
     A counter or histogram is not there before it has counted, as in the files that SGLang's processes share.
     """
-    gauges, counters, histograms = _gauges(engine), _counters(engine), _histograms(engine)
-    lines: list[str] = []
+    gauges, lines = _gauges(engine), list[str]()
     for metric in metrics_of(engine.settings.profile):
         labels = {"model_name": engine.settings.model}
         if metric.scope == "scheduler":
             labels |= _SCHEDULER
-        labels |= {name: _OWN[name] for name in metric.labels}
-        samples = (
-            list(_buckets(metric, labels, histograms[metric.name]))
-            if metric.type == "histogram"
-            else _value(
-                metric, labels, gauges.get(metric.name, 0.0) if metric.type == "gauge" else counters[metric.name]
-            )
-        )
+        labels |= {name: _CACHED[name] for name in metric.labels if name != _STREAMING}
+        samples: list[str] = []
+        if metric.type == "gauge":
+            samples += _value(metric, labels, gauges.get(metric.name, 0.0))
+        elif _STREAMING in metric.labels:
+            for streamed, statistics in engine.by_streaming.items():
+                samples += _counted(metric, labels | {_STREAMING: str(streamed).lower()}, statistics)
+        else:
+            samples += _counted(metric, labels, engine.statistics)
         if samples:
             lines += [f"# HELP sglang:{metric.name} {_help(metric.help)}", f"# TYPE sglang:{metric.name} {metric.type}"]
             lines += samples
     return "\n".join(lines) + "\n"
+
+
+def _counted(metric: Metric, labels: dict[str, str], statistics: Statistics) -> Iterable[str]:
+    if metric.type == "histogram":
+        return _buckets(metric, labels, _histograms(statistics)[metric.name])
+    return _value(metric, labels, _counters(statistics)[metric.name])
 
 
 def _value(metric: Metric, labels: dict[str, str], value: float) -> list[str]:
@@ -75,8 +81,7 @@ def _gauges(engine: "Engine") -> dict[str, float]:
     }
 
 
-def _counters(engine: "Engine") -> dict[str, float]:
-    statistics = engine.statistics
+def _counters(statistics: Statistics) -> dict[str, float]:
     return {
         "num_retracted_requests_total": statistics.retracted,
         "prompt_tokens_total": statistics.prompt_tokens,
@@ -88,8 +93,7 @@ def _counters(engine: "Engine") -> dict[str, float]:
     }
 
 
-def _histograms(engine: "Engine") -> dict[str, Histogram]:
-    statistics = engine.statistics
+def _histograms(statistics: Statistics) -> dict[str, Histogram]:
     return {
         "queue_time_seconds": statistics.queue_time,
         "time_to_first_token_seconds": statistics.first_token,

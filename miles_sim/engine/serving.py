@@ -116,6 +116,7 @@ class Serving:
                 lora,
                 fields,
                 request.cache_key,
+                streamed=request.stream,
             )
             for _ in range(max(request.n, 1))
         ]
@@ -273,7 +274,17 @@ class Serving:
             for prompt, parameters, single in zip(prompts, sampling, batch.singles, strict=True)
         ]
         flights = [
-            self._submit(endpoint, prompt, parameters, single.want, single.rid, lora, fields, single.extra_key)
+            self._submit(
+                endpoint,
+                prompt,
+                parameters,
+                single.want,
+                single.rid,
+                lora,
+                fields,
+                single.extra_key,
+                streamed=request.stream,
+            )
             for prompt, parameters, single, lora in zip(prompts, sampling, batch.singles, loras, strict=True)
         ]
         return flights, sampling
@@ -288,6 +299,8 @@ class Serving:
         lora: str | None,
         fields: tuple[str, ...],
         extra_key: str | None,
+        *,
+        streamed: bool,
     ) -> Flight:
         return self._engine.submit(
             prompt,
@@ -298,6 +311,7 @@ class Serving:
             extra_key=extra_key,
             fields=fields,
             cache_limit=want.logprob_start if want.logprobs and want.logprob_start >= 0 else None,
+            streamed=streamed,
         )
 
     async def _answers(self, flights: Sequence[Flight], gone: "Gone | None") -> list[Answered]:

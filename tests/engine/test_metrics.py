@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import httpx
 import pytest
@@ -15,6 +16,7 @@ from miles_sim.engine.sampling import Sampling
 from miles_sim.engine.statistics import Histogram
 
 Make = Callable[..., Engine]
+Post = Callable[..., Any]
 
 
 def ask(engine: Engine, *ids: int) -> None:
@@ -64,7 +66,7 @@ def test_bounds_and_labels_are_the_releases(make_engine: Make, profile: str, bou
 
 
 def test_every_bound_that_a_release_tells_is_counted(make_engine: Make) -> None:
-    counted = {n: {*map(float, h.bounds)} for n, h in metrics._histograms(make_engine()).items()}
+    counted = {n: {*map(float, h.bounds)} for n, h in metrics._histograms(make_engine().statistics).items()}
     for profile in profiles.names():
         told = {metric.name: metric.bounds for metric in metrics_of(profile) if metric.type == "histogram"}
         assert all(bounds and bounds <= counted[name] for name, bounds in told.items())
@@ -89,6 +91,17 @@ def test_figures_follow_the_ledger(make_engine: Make) -> None:
     assert value(text, "generation_tokens_total") == sum(len(g.output_ids) for g in ledger)
     assert value(text, "spec_verify_calls_total") == sum(g.spec.verify_ct for g in ledger if g.spec)
     assert value(text, "e2e_request_latency_seconds_count") == 3
+
+
+def test_streamed_requests_are_told_apart_by_releases_that_do(make_engine: Make, post: Post) -> None:
+    body = {"text": "go", "sampling_params": {"max_new_tokens": 3}}
+    for profile, apart in (("sglang-0.5.16", False), ("sglang-0.5.20", True)):
+        engine = make_engine(profile=profile, metrics=True)
+        for stream in (True, False, True):
+            post(engine, "/generate", **body, stream=stream)
+        told = dict(re.findall(r"^sglang:num_requests_total\{(.*)\} (\S+)$", exposition(engine), re.MULTILINE))
+        streaming = {labels.partition('is_streaming="')[2].rstrip('"'): float(count) for labels, count in told.items()}
+        assert streaming == ({"false": 1, "true": 2} if apart else {"": 3})
 
 
 async def test_metrics_are_served_only_when_they_are_on(make_engine: Make) -> None:
