@@ -135,6 +135,8 @@ class ChatWire(Document):
     required_calls: Literal["array", "native"]
     """`tool_choice` required or named: a JSON array of calls, or calls as the family spells them, where its parser
     can hold the model to that."""
+    tool_types: Literal["standard", "aliases"]
+    """Types in the parameters of tools: those of JSON schemas alone, or names of databases and languages too."""
     tool_grammar_clash: Literal["dropped", "refused"]
     """Such a `tool_choice` beside a grammar of the request's own: it is passed over, or a 400."""
     stream: ChatStream

@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from miles_sim.engine.errors import CrashError, NotModelledError, RequestError, validation_error
 from miles_sim.engine.response_format import ResponseFormat, check_format
+from miles_sim.engine.tool_schema import check_tools
 
 
 def _lower(value: Any) -> Any:
@@ -346,11 +347,26 @@ def _python_document(body: bytes) -> Any:
         raise RequestError("There was an error parsing the body", kind="400") from None
 
 
-def check(request: ChatRequest, *, stream_refuses: tuple[str, ...] = ()) -> None:
-    """Refuse what SGLang refuses before it renders the prompt (serving_chat.py), then what is not modelled."""
+def check(
+    request: ChatRequest,
+    *,
+    stream_refuses: tuple[str, ...] = (),
+    tool_aliases: bool = False,
+    context: int | None = None,
+) -> None:
+    """Refuse what SGLang refuses before it renders the prompt (serving_chat.py), then what is not modelled.
+
+    `tool_aliases`: see `check_tools`; `context`: most output ids that may be asked for.
+    """
     if not request.messages:
         raise RequestError("Messages cannot be empty.")
     _check_tool_choice(request)
+    check_tools(request.tools or (), aliases=tool_aliases)
+    most = request.max_completion_tokens or request.max_tokens
+    if most and context and most > context:
+        raise RequestError(
+            f"max_completion_tokens is too large: {most}.This model supports at most {context} completion tokens."
+        )
     check_format(request.response_format)
     if request.stream:
         for field in stream_refuses:

@@ -89,7 +89,12 @@ class Serving:
                 return await self._plain_chat(frame, frame.templates, prompt, gone)
         request, frame = self._frames.read(*found)
         framed = _obey_headers(request, headers or {}, shape.sglext)
-        check(request, stream_refuses=shape.stream.refuses)
+        check(
+            request,
+            stream_refuses=shape.stream.refuses,
+            tool_aliases=shape.tool_types == "aliases",
+            context=self._engine.settings.context_length,
+        )
         _check_n(request.n)
         prompt = prompt_of(request, self.wire.tokenizer, bad_arguments=shape.bad_arguments)
         sampling, want = frame.sampling, frame.want

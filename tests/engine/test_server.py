@@ -88,7 +88,7 @@ async def test_other_paths_and_methods_are_answered_as_fastapi_does(make_engine:
     ("fields", "status", "kind", "message"),
     [
         ({"messages": []}, 400, "BadRequestError", "Messages cannot be empty."),
-        ({"max_tokens": 100}, 400, "BadRequestError", "Requested token count exceeds the model's maximum context"),
+        ({"max_tokens": 60}, 400, "BadRequestError", "Requested token count exceeds the model's maximum context"),
         ({"input_ids": [7] * 80}, 400, "BadRequestError", "The input (80 tokens) is longer than the model's context"),
         ({"input_ids": [99_999]}, 400, "BadRequestError", "The input_ids [99999] contains values greater than"),
         ({"top_p": 0}, 400, "BadRequestError", "top_p must be in (0, 1], got 0.0."),
