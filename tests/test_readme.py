@@ -99,7 +99,10 @@ def test_each_command_shown_holds(command: str, workshop: Path) -> None:
 
 
 @pytest.mark.parametrize(("command", "shown"), SHOWN)
-def test_each_line_of_output_shown_is_printed_in_that_order(command: str, shown: str) -> None:
+def test_each_line_of_output_shown_is_printed_in_that_order(
+    command: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)  # as wide as where nobody looks
     python = os.environ.get("MILES_SIM_MILES_PYTHON", "")
     words = [python if word == VENV else word for word in shlex.split(command)[1:]]
     printed = iter(_alike(CliRunner().invoke(app, words).output, python))
