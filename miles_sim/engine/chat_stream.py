@@ -104,7 +104,7 @@ class ChatStream:
         if end is not None and not choice.thought_over:
             choice.thought += thought_tokens(step.delta_ids, self._want)
             choice.thought_over = end in step.delta_ids
-        return Counts(len(flight.asked.prompt), step.end, flight.cached_tokens, choice.thought)
+        return Counts(flight.asked.prompt.size, step.end, flight.cached_tokens, choice.thought)
 
     def _refusal(self, reason: Reason, *, queued: bool) -> bytes | None:
         """The error that an abort is told as; None: it is told as an ordinary end."""

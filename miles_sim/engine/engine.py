@@ -50,7 +50,7 @@ class Engine:
         """Follows an update of the weights from disk."""
         self.adapters = Adapters(settings.lora, disabled_is_refused=self.release.lora_disabled == "refused")
         self.statistics = Statistics(times=settings.metrics)
-        self.by_streaming = {streamed: Statistics() for streamed in (False, True)}
+        self.by_streaming = {streamed: Statistics() for streamed in (False, True) if settings.metrics}
         """Where metrics are on, the same of requests that were not streamed and of those that were."""
         self.tokenizer = ByteTokenizer(settings.tokenizer)
         self.requests_open = 0
@@ -166,7 +166,7 @@ class Engine:
 
     def _enter(self, flight: Flight, answered: Answered) -> None:
         self.statistics.count(answered)
-        if self.settings.metrics:
+        if self.by_streaming:
             self.by_streaming[answered.asked.streamed].count(answered)
         self._log.append(answered)
 

@@ -40,21 +40,19 @@ class Indexer(Document):
 
 
 def experts_truth(
-    settings: Experts | Indexer | None,
+    settings: Experts | Indexer,
     *,
     seed: int,
     prompt_tokens: int,
     weight_version: str,
     spans: Sequence[WeightSpan] = (),
-) -> RowsTruth | None:
-    """What the rows of one generation follow from; None for a model that has none.
+) -> RowsTruth:
+    """What the rows of one generation follow from.
 
     Rows `0..prompt_tokens - 1` are prefilled, the last of them gives the first sampled id: sampled id `k` and row
     `prompt_tokens - 1 + k` come from one forward pass, and so from one version of the weights. `spans`: as in
     `Generation.weight_versions`.
     """
-    if settings is None:
-        return None
     kind: Literal["experts", "indexer"] = "experts" if isinstance(settings, Experts) else "indexer"
     prefill = "prefill" if settings.prefill == "other" else "decode"
     first = spans[0].version if spans else weight_version

@@ -30,13 +30,11 @@ class Fragments:
 
     def both(self, ids: Sequence[int], logprobs: Sequence[bytes]) -> tuple[bytes, bytes]:
         """`content`, and `triples` with texts."""
-        if len(ids) < 2 or len(ids) != len(logprobs):
+        if len(ids) < 2:
             return self.content(ids, logprobs), self.triples(ids, logprobs, texts=True)
         of_each = itemgetter(*ids)
-        content, triples = [b""] * (2 * len(ids)), [b""] * (2 * len(ids))
-        content[::2], content[1::2] = of_each(self._entry), logprobs
-        triples[::2], triples[1::2] = logprobs, of_each(self._with_text)
-        return _content(content), _triples(triples)
+        content = _by_turns(of_each(self._entry), logprobs)
+        return _content(content), _triples(_by_turns(logprobs, of_each(self._with_text)))
 
     def triples(self, ids: Sequence[int], logprobs: Sequence[bytes], *, texts: bool) -> bytes:
         """`[[logprob, id, text or null], …]`, as in `output_token_logprobs`. `logprobs`: as `numbers` spells them."""

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 def load(engine: "Engine") -> dict[str, Any]:
     """All core values, by SGLang's names. Times are of the engine's own clock."""
     scheduler, settings = engine.scheduler, engine.settings
-    running = sum(len(flight.asked.prompt) + flight.length for flight in scheduler.running)
-    waiting = sum(len(flight.asked.prompt) + flight.length for flight in scheduler.waiting)
+    running = sum(flight.asked.prompt.size + flight.length for flight in scheduler.running)
+    waiting = sum(flight.asked.prompt.size + flight.length for flight in scheduler.waiting)
     capacity = engine.max_total_tokens
     most = settings.max_running_requests
     step = settings.latency.decode(1)

@@ -41,9 +41,6 @@ class Prompt:
             with suppress(OverflowError, StructError):
                 self.packed = pack(self._ids)
 
-    def __len__(self) -> int:
-        return self.size
-
     @property
     def ids(self) -> tuple[int, ...]:
         """The ids, made when they are first looked at: most requests do without."""

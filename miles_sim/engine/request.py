@@ -232,7 +232,7 @@ def _with_plain_ids(document: Any, fields: Collection[str] | None) -> ChatReques
 
 def json_body(body: bytes, *, content_type: str) -> Any:
     """The JSON of a body that says it is JSON."""
-    if content_type != "application/json" and content_type.lower().split(";", 1)[0] != "application/json":
+    if content_type.lower().split(";", 1)[0] != "application/json":
         message = "Unsupported Media Type: Only 'application/json' is allowed"
         raise validation_error([{"loc": ["header", "content-type"], "msg": message, "type": "value_error"}])
     return json_document(body)

@@ -85,7 +85,7 @@ class Scheduler:
 
     def submit(self, flight: Flight) -> None:
         """A request arrives."""
-        if self.paused is not None or self._draining:
+        if self.closed:
             self.flights[flight.id] = flight
             self.held.append(flight)
         else:
@@ -366,8 +366,8 @@ class Scheduler:
             from_queue=from_queue,
         )
 
-    def _rows(self, model: Experts | Indexer, asked: Asked, spans: list[WeightSpan]) -> RowsTruth | None:
-        tokens, version = len(asked.prompt), self.weight_version
+    def _rows(self, model: Experts | Indexer, asked: Asked, spans: list[WeightSpan]) -> RowsTruth:
+        tokens, version = asked.prompt.size, self.weight_version
         return experts_truth(model, seed=self._seed, prompt_tokens=tokens, weight_version=version, spans=spans)
 
     def _retract(self, flight: Flight) -> None:

@@ -20,7 +20,7 @@ def counts_of(known: Progress, want: Want) -> Counts:
     if known.answered is not None and known.answered.from_queue:
         return Counts(completion=len(known.output_ids))
     thought = thought_tokens(known.output_ids, want)
-    return Counts(len(known.prompt), len(known.output_ids), known.cached_tokens, thought)
+    return Counts(known.prompt.size, len(known.output_ids), known.cached_tokens, thought)
 
 
 def summed(choices: Iterable[Counts], n: int) -> Counts:

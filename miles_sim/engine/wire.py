@@ -172,7 +172,7 @@ def _basics(known: Progress, want: Want) -> dict[str, Any]:
     return {
         "id": known.id,
         "finish_reason": known.reason,
-        "prompt_tokens": len(known.prompt),
+        "prompt_tokens": known.prompt.size,
         "weight_version": known.weight_version,
         "retractions": known.retractions,
         "running": 0,
@@ -279,7 +279,7 @@ def _logprobs(wire: Wire, want: Want, known: Progress, triples: bytes | None) ->
     if triples is None:
         ids = known.output_ids[known.start :] if known.start else known.output_ids
         triples = wire.texts.fragments.triples(ids, numbers(known.logprobs[known.start :]), texts=want.texts)
-    start = _input_start(wire, want, len(known.prompt))
+    start = _input_start(wire, want, known.prompt.size)
     values: dict[str, Any] = {
         "input_token_logprobs": [] if start is None else _input(wire, want, known.prompt, start),
         "output_token_logprobs": orjson.Fragment(triples),
@@ -314,7 +314,7 @@ def _input_start(wire: Wire, want: Want, prompt_tokens: int) -> int | None:
 def _input(wire: Wire, want: Want, prompt: Prompt, start: int) -> list[Triple]:
     """The first entry has no logprob, wherever it starts (logprob_result_processor.py)."""
     text = wire.texts.text if want.texts else None
-    if start == len(prompt) - 1:
+    if start == prompt.size - 1:
         last = prompt.given[-1]
         return [[None, last, text[last] if text else None]]
     logprobs = prompt_logprobs(prompt.ids, start=start, seed=wire.seed)

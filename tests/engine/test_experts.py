@@ -108,7 +108,3 @@ def test_a_start_outside_of_the_prompt_is_refused_in_sglangs_words() -> None:
         RequestError, match=r"=6 is higher than the number of input tokens len\(req\.origin_input_ids\)=5"
     ):
         check_start(6, 5)
-
-
-def test_a_model_without_experts_has_no_rows() -> None:
-    assert experts_truth(None, seed=1, prompt_tokens=3, weight_version="v1") is None
