@@ -129,6 +129,46 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
+class _Joined:
+    """A transport that keeps the head of an answer until its body comes, if that is at once: one packet for both."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head = b""
+        self._loop = asyncio.get_running_loop()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/"):
+            self._head = data
+            self._loop.call_soon(self._flush)
+            return
+        self._transport.write(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._head:
+            self.write(b"")
+
+
+def _protocol() -> type[asyncio.Protocol]:
+    """Uvicorn's, by whatever parser there is."""
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+    class Protocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(_Joined(transport))
+
+    return Protocol
+
+
 def _server(app: ASGIApp) -> Any:
     """A uvicorn server that says when it listens, leaves the process's signals and logs alone, and stops at once."""
     import uvicorn
@@ -154,7 +194,14 @@ def _server(app: ASGIApp) -> Any:
             await self.closing.wait()
 
     config = uvicorn.Config(
-        app, log_config=None, log_level="error", access_log=False, lifespan="off", date_header=False
+        app,
+        http=_protocol(),
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        lifespan="off",
+        date_header=False,
+        proxy_headers=False,  # nothing here asks who the client is
     )
     config.timeout_graceful_shutdown = 5
     return Server(config)
