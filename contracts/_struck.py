@@ -45,6 +45,11 @@ def answered(turn: Turn) -> bool:
     return turn.status == 200 and turn.response_id is not None
 
 
+def attempts(rollout: RolloutCase, step: str) -> int:
+    """How often the agent asked a question and waited for the answer: what it asks when all is over is no turn."""
+    return sum(len(turn.failed) + 1 for turn in rollout.turns if rollout.question(turn) == step)
+
+
 def failures(rollout: RolloutCase, step: str, *, extra: bool = True) -> int:
     """Attempts at a question that the agent got no reply to. `extra`: those of a fault's own requests too."""
     asked = [turn for turn in rollout.turns if rollout.question(turn) == step and (extra or EXTRA not in turn.step)]

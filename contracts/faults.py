@@ -6,7 +6,7 @@ from miles_sim.targets.observation import SampleView
 from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.rule import RolloutCase
 
-from ._struck import EXTRA, answered, excused, failures, fired, is_harmed, unanswered_end
+from ._struck import EXTRA, answered, attempts, excused, failures, fired, is_harmed, unanswered_end
 from ._truth import fits, goes_on_from_a_cut, mask, must_be_rejected, trained
 
 _MARKS = frozenset({"agent_error", "engine_error", "halted", "dropped"})
@@ -72,12 +72,12 @@ def _tolerated(case: Case, rollout: RolloutCase, each: Fired, see: Recorder, whe
 def _rejected(case: Case, rollout: RolloutCase, each: Fired, kind: Kind, see: Recorder, where: str) -> None:
     """Its request failed, or its rollout did; and what nobody was answered with is in no sample.
 
-    Where it was delivered more than once, or asked again when all was over, the copy that was struck may be one whose
-    answer nobody waited for: then nobody was answered with what it spoiled, and nobody need notice.
+    Where it was delivered more than once, or asked again when all was over, what was struck may be a copy whose answer
+    nobody waited for: then nobody was answered with what it spoiled, and nobody need notice.
     """
     refused = failures(rollout, each.step) > 0 or rollout.view.error is not None or is_told(rollout)
     told = {turn.response_id for turn in rollout.turns}
-    if not refused and kind.edge == "engine" and _copied(case, rollout, each.step):
+    if not refused and _is_copy(case, rollout, each, kind):
         see.equal([name for name in each.lost if name in told], [], "an agent was answered with what must be rejected")
     else:
         see.that(refused, "a fault that must be rejected was not", expected="an error", found="none", detail=where)
@@ -87,9 +87,12 @@ def _rejected(case: Case, rollout: RolloutCase, each: Fired, kind: Kind, see: Re
         see.equal(kept, [], "a sample holds a generation that must be rejected", where)
 
 
-def _copied(case: Case, rollout: RolloutCase, step: str) -> bool:
-    """What this step asks was delivered more than once, by its agent or between it and the session server."""
-    return any(kind.copies > 1 and kind.edge != "driver" and other.step == step for other, kind in fired(case, rollout))
+def _is_copy(case: Case, rollout: RolloutCase, each: Fired, kind: Kind) -> bool:
+    """What it struck was asked when all was over, and so is no turn of the agent's; or it is one of two requests to the
+    engine, as the one between agent and session server was delivered twice."""
+    copied_on = {by.edge for other, by in fired(case, rollout) if by.copies > 1 and other.step == each.step}
+    late = "agent" in copied_on and each.attempt >= attempts(rollout, each.step)
+    return late or ("session" in copied_on and kind.edge == "engine")
 
 
 def is_told(rollout: RolloutCase) -> bool:

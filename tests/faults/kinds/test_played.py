@@ -1,10 +1,15 @@
 """Faults of agent, session server, consumer and engine life in whole plays on the reference."""
 
 import asyncio
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import pytest
 
+from miles_sim.agent.exchange import Exchange
+from miles_sim.faults.catalogue import kinds
+from miles_sim.rollout.session.server import SessionServer
 from miles_sim.scenarios import library
 from miles_sim.scenarios.model import Scenario
 from miles_sim.targets.observation import SampleView
@@ -151,8 +156,8 @@ ONE_QUESTION = {
 }
 
 
-def under(*faults: dict[str, Any]) -> Case:
-    return played(Scenario.model_validate({**ONE_QUESTION, "faults": faults}))
+def under(*faults: dict[str, Any], session: Any = "v2") -> Case:
+    return played(Scenario.model_validate({**ONE_QUESTION, "sessions": (session,), "faults": faults}), session)
 
 
 def broken(found: Case) -> list[str]:
@@ -171,10 +176,69 @@ def test_what_a_copy_was_answered_before_its_agent_left_is_told_as_lost() -> Non
     assert broken(found) == []
 
 
-def test_a_fault_that_strikes_a_question_asked_when_all_is_over_need_not_be_noticed() -> None:
-    found = under(
-        {"kind": "agent-asks-after-collect", "where": {"step": "1"}},
-        {"kind": "payload-choices-empty", "where": {"step": "1", "attempt": 1}},
-    )
-    assert [fired.kind for fired in found.ledger.fired] == ["agent-asks-after-collect", "payload-choices-empty"]
+LATE = {"kind": "agent-asks-after-collect", "where": {"step": "1"}}
+REJECTED = [
+    "payload-choices-empty",
+    "http-503",
+    *(name for name, kind in kinds().items() if (kind.edge, kind.verdict) == ("session", "reject")),
+]
+
+
+@pytest.mark.parametrize("session", ["v1", "v2"])
+@pytest.mark.parametrize("kind", REJECTED)
+def test_a_fault_that_strikes_a_question_asked_when_all_is_over_need_not_be_noticed(kind: str, session: Any) -> None:
+    found = under(LATE, {"kind": kind, "where": {"step": "1", "attempt": 1}}, session=session)
+    assert [(fired.kind, fired.attempt) for fired in found.ledger.fired] == [(LATE["kind"], 0), (kind, 1)]
     assert broken(found) == []
+
+
+def test_one_rollout_of_two_is_struck_when_all_is_over() -> None:
+    """What a campaign found."""
+    step = {"do": "say", "key": "1.1.1", "words": 7}
+    found = played(
+        Scenario.model_validate(
+            {
+                "name": "campaign-2732",
+                "title": "A subagent's question is refused when all is over",
+                "seed": 255487899,
+                "sessions": ("v2",),
+                "rollouts": ({"index": 0}, {"index": 2}),
+                "plan": {"steps": ({"do": "subagent", "key": "1.1", "returns": True, "steps": (step,)},)},
+                "faults": (
+                    {"kind": "agent-asks-after-collect", "when": {"first": 2}},
+                    {"kind": "session-chat-422", "where": {"rollout": 1, "step": "1.1.1", "attempt": 1}},
+                ),
+            }
+        )
+    )
+    assert [fired.rollout for fired in found.ledger.fired] == [0, 1, 1]
+    assert broken(found) == []
+
+
+def again(m: pytest.MonkeyPatch, owner: Any, name: str, status: Callable[[Any], int]) -> None:
+    """Who sends by that method asks again what was refused, and tells nobody."""
+    send = getattr(owner, name)
+
+    async def sent(*args: Any) -> Any:
+        answer = await send(*args)
+        return answer if status(answer) == 200 else await send(*args)
+
+    m.setattr(owner, name, sent)
+
+
+@pytest.mark.parametrize("late", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "owner", "name", "status"),
+    [
+        ("session-chat-422", Exchange, "once", attrgetter("status")),
+        ("http-503", SessionServer, "_send", attrgetter("status_code")),
+    ],
+)
+def test_a_fault_that_strikes_what_somebody_waits_for_is_noticed_whatever_is_asked_when_all_is_over(
+    kind: str, owner: Any, name: str, status: Any, late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again(monkeypatch, owner, name, status)
+    found = under(*[LATE] * late, {"kind": kind, "where": {"step": "1", "attempt": 0}})
+    assert [turn.status for turn in found.ledger.turns] == [200]
+    assert found.ledger.fired[-1].kind == kind
+    assert broken(found) == ["faults/verdict-as-declared"]
