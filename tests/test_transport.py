@@ -26,6 +26,48 @@ async def test_an_app_is_reachable_at_the_url_that_is_given() -> None:
         assert (await client.get(url)).text == "hi"
 
 
+class Wire:
+    """A transport that writes down what is sent by each call."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.joined = transport._Joined(self)  # type: ignore[arg-type]
+
+    def write(self, data: bytes) -> None:
+        self.sent.append(data)
+
+    def close(self) -> None:
+        self.sent.append(b"closed")
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
+
+
+async def test_a_head_and_the_body_that_comes_with_it_are_sent_by_one_call() -> None:
+    wire = Wire()
+    for data in (HEAD, b"hi", b" there", HEAD, b"again"):
+        wire.joined.write(data)
+    await asyncio.sleep(0)
+    assert wire.sent == [HEAD + b"hi", b" there", HEAD + b"again"]
+
+
+async def test_a_head_whose_body_is_long_in_coming_is_sent_alone_and_at_once() -> None:
+    wire = Wire()
+    wire.joined.write(HEAD)
+    await asyncio.sleep(0)
+    assert wire.sent == [HEAD]
+    wire.joined.write(b"hi")
+    assert wire.sent == [HEAD, b"hi"]
+
+
+async def test_a_head_is_sent_before_its_connection_is_closed() -> None:
+    wire = Wire()
+    wire.joined.write(HEAD)
+    wire.joined.close()
+    await asyncio.sleep(0)
+    assert wire.sent == [HEAD, b"closed"]
+
+
 async def test_two_apps_get_ports_of_their_own() -> None:
     async with serve(hello) as one, serve(hello) as other:
         assert one != other

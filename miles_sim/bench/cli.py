@@ -40,6 +40,9 @@ def _root() -> None:
 def engine(
     seconds: Annotated[float, typer.Option(min=0.1, help="Measured for each server.")] = 8.0,
     connections: Annotated[int, typer.Option(min=1, max=1024, help="Kept open, one request at a time on each.")] = 16,
+    samples: Annotated[
+        int, typer.Option(min=1, max=1024, help="Times in a row that each prompt is asked, as for a group of samples.")
+    ] = 8,
     miles_python: MilesPython = None,
     checkout: Checkout = None,
     json: AsJson = False,
@@ -59,7 +62,7 @@ def engine(
 
         miles = _miles(miles_python, checkout)
         python, tree = (miles.python, miles.checkout) if miles else (None, None)
-        found = measure(seconds=seconds, connections=connections, miles_python=python, checkout=tree)
+        found = measure(seconds=seconds, connections=connections, miles_python=python, checkout=tree, samples=samples)
         show(found.document(), json)
 
 

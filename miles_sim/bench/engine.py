@@ -21,6 +21,8 @@ from miles_sim.tokenizer import ByteTokenizer
 PROMPT_TOKENS = 1_000
 PROMPTS = 64
 """Different prompts, sent round and round: from the second round on the prefix cache knows them."""
+SAMPLES = 8
+"""Of each prompt, one after another, as a trainer asks for a group (miles' `--n-samples-per-prompt`)."""
 ROUNDS = 16
 """Slices of the time, by turns for each server, so that a busy machine is busy for all."""
 
@@ -40,11 +42,13 @@ class EngineBench:
         return asdict(self)
 
 
-def requests() -> list[bytes]:
-    """Chat requests as a session server of miles sends them: messages, and the ids they render to."""
+def requests(samples: int = SAMPLES) -> list[bytes]:
+    """Chat requests as a session server of miles sends them: messages, and the ids they render to; each prompt
+    `samples` times in a row."""
     tokenizer = ByteTokenizer("chatml")
     random = Random(0)
-    return [prepared("/v1/chat/completions", orjson.dumps(_body(tokenizer, random))) for _ in range(PROMPTS)]
+    asked = [prepared("/v1/chat/completions", orjson.dumps(_body(tokenizer, random))) for _ in range(PROMPTS)]
+    return [request for request in asked for _ in range(samples)]
 
 
 def _body(tokenizer: ByteTokenizer, random: Random) -> dict[str, Any]:
@@ -65,12 +69,20 @@ def _body(tokenizer: ByteTokenizer, random: Random) -> dict[str, Any]:
     }
 
 
-def measure(*, seconds: float, connections: int, miles_python: str | None, checkout: str | None = None) -> EngineBench:
+def measure(
+    *,
+    seconds: float,
+    connections: int,
+    miles_python: str | None,
+    checkout: str | None = None,
+    samples: int = SAMPLES,
+) -> EngineBench:
     """All servers in one run, by turns; `seconds` for each. The load comes from this process, each server is another.
+    `samples`: see `requests`.
 
     `BenchError` where a server does not start or answers anything but 200.
     """
-    asked = requests()
+    asked = requests(samples)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         here = [sys.executable, "-m", "miles_sim.bench.host"]

@@ -118,7 +118,7 @@ class Engine:
         """
         if rid in self.scheduler.flights:
             raise RequestError(f"Duplicate request ID detected: {rid}")
-        question = seeding.asked_key(prompt.packed, prompt.last_text, sampling, lora)
+        question = prompt.question(sampling, lora)
         attempt = self._attempts.next(question)
         prompt = self._log.known(question, prompt)
         key = seeding.reply_key(self.seed, question, attempt)

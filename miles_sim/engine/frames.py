@@ -1,10 +1,11 @@
-"""Chat requests one after another: what stands beside messages and ids is mostly the same, and is read once."""
+"""Chat requests one after another: what stands beside messages and ids is mostly the same, and is read once; the
+samples of a group begin with the very same request, and it too is read once."""
 
 from array import array
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from pydantic import TypeAdapter, ValidationError
@@ -20,6 +21,8 @@ from miles_sim.engine.wire import Want
 
 MOST = 256
 """Frames that are kept."""
+LATEST, LONGEST = 32, 1 << 20
+"""Plain requests that are kept whole, and bytes of the longest of them."""
 _ROLES = ("user", "assistant", "system", "tool", "function", "developer")
 _MESSAGES: TypeAdapter[list[ChatMessage]] = TypeAdapter(list[ChatMessage])
 
@@ -59,6 +62,14 @@ class Frame:
         return arrived(self.request)
 
 
+class Plain(NamedTuple):
+    """A request of a known frame, with nothing about it that somebody has to look at closer."""
+
+    frame: Frame
+    templates: Templates
+    prompt: Prompt
+
+
 class Frames:
     """Reads chat requests as `request.parse` does."""
 
@@ -67,6 +78,18 @@ class Frames:
         self._fields: Collection[str] = profile.chat.known
         self._takes_ids = "input_ids" in self._fields
         self._frames: dict[bytes, Frame] = {}
+        self._latest: dict[bytes, Plain] = {}
+
+    def latest(self, body: bytes) -> Plain | None:
+        """What came as this very body lately, and was taken."""
+        return self._latest.get(body)
+
+    def keep(self, body: bytes, plain: Plain) -> None:
+        """It was taken; the one that has been kept longest may have to go."""
+        if len(body) <= LONGEST:
+            if len(self._latest) >= LATEST:
+                del self._latest[next(iter(self._latest))]
+            self._latest[body] = plain
 
     def find(self, document: Any) -> tuple[Any, bytes | None, Frame | None]:
         """The document, the key of its frame, and the frame where it is known."""

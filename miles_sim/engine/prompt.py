@@ -12,6 +12,8 @@ import orjson
 from miles_sim.engine.errors import NotModelledError, RequestError
 from miles_sim.engine.packed import pack, unpacked
 from miles_sim.engine.request import Call, ChatMessage, ChatRequest, GenericMessage, Part
+from miles_sim.engine.sampling import Sampling
+from miles_sim.engine.seeding import asked_key
 from miles_sim.tokenizer import ByteTokenizer, TokenizerError
 
 INPUT_MARGIN = 6
@@ -25,7 +27,7 @@ _OBJECTS = np.array(range(1 << 11), dtype=object)
 class Prompt:
     """What the model reads."""
 
-    __slots__ = ("_ids", "last_text", "packed", "size")
+    __slots__ = ("_asked", "_ids", "last_text", "packed", "size")
 
     def __init__(self, ids: Sequence[int], last_text: str) -> None:
         """`last_text`: text of the request's last message, what reply rules are matched on."""
@@ -34,6 +36,7 @@ class Prompt:
         self.packed = b""
         """The ids as bytes; none where there are such as `pack` refuses."""
         self._ids: tuple[int, ...] | None = None
+        self._asked: tuple[Sampling, str | None, bytes] | None = None
         if isinstance(ids, array):
             self.packed = pack(ids)
         else:
@@ -51,6 +54,13 @@ class Prompt:
             except IndexError:
                 self._ids = tuple(ids)
         return self._ids
+
+    def question(self, sampling: Sampling, lora: str | None) -> bytes:
+        """The key of what is asked with this prompt (`seeding.asked_key`); it is mostly the same as the last time."""
+        asked = self._asked
+        if asked is None or asked[0] is not sampling or asked[1] != lora:
+            asked = self._asked = sampling, lora, asked_key(self.packed, self.last_text, sampling, lora)
+        return asked[2]
 
     @property
     def given(self) -> Sequence[int]:

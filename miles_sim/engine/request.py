@@ -232,10 +232,15 @@ def _with_plain_ids(document: Any, fields: Collection[str] | None) -> ChatReques
 
 def json_body(body: bytes, *, content_type: str) -> Any:
     """The JSON of a body that says it is JSON."""
+    check_json(content_type)
+    return json_document(body)
+
+
+def check_json(content_type: str) -> None:
+    """`RequestError` for a body that does not say it is JSON."""
     if content_type.lower().split(";", 1)[0] != "application/json":
         message = "Unsupported Media Type: Only 'application/json' is allowed"
         raise validation_error([{"loc": ["header", "content-type"], "msg": message, "type": "value_error"}])
-    return json_document(body)
 
 
 def native_body(body: bytes, *, content_type: str | None) -> Any:

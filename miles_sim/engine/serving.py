@@ -22,7 +22,7 @@ from miles_sim.engine.completions import (
 from miles_sim.engine.errors import CrashError, NotModelledError, RequestError
 from miles_sim.engine.flight import Answered, Flight, Step
 from miles_sim.engine.formats import dialect
-from miles_sim.engine.frames import Frame, Frames, plain_prompt
+from miles_sim.engine.frames import Frames, Plain, plain_prompt
 from miles_sim.engine.generate import GenerateStream, generate_answer, native_error, told_error
 from miles_sim.engine.generate_request import MOST_ANSWERS, Batch, GenerateRequest, Single, expand
 from miles_sim.engine.pace import pace, paced
@@ -31,7 +31,9 @@ from miles_sim.engine.reasoning import thinks
 from miles_sim.engine.request import (
     ChatRequest,
     check,
+    check_json,
     json_body,
+    json_document,
     native_body,
     read,
     refuse_unmodelled,
@@ -81,12 +83,17 @@ class Serving:
     ) -> Said:
         """`/v1/chat/completions`."""
         shape = self.wire.profile.chat
-        found = self._frames.find(json_body(body, content_type=content_type))
+        check_json(content_type)
+        as_body_says = FRAMING.isdisjoint(headers or ())
+        plain = self._frames.latest(body) if as_body_says else None
+        if plain is not None:
+            return await self._plain_chat(plain, gone)
+        found = self._frames.find(json_document(body))
         document, _, frame = found
-        if frame is not None and frame.templates is not None and FRAMING.isdisjoint(headers or ()):
+        if frame is not None and frame.templates is not None and as_body_says:
             prompt = plain_prompt(document)
             if prompt is not None:
-                return await self._plain_chat(frame, frame.templates, prompt, gone)
+                return await self._plain_chat(Plain(frame, frame.templates, prompt), gone, new=body)
         request, frame = self._frames.read(*found)
         framed = _obey_headers(request, headers or {}, shape.sglext)
         check(
@@ -141,10 +148,14 @@ class Serving:
             frame.templates = Templates(self.wire, frame.request, sampling, want, reader)
         return orjson.dumps(chat_completion(self.wire, request, sampling, want, answers, reader))
 
-    async def _plain_chat(self, frame: Frame, templates: Templates, prompt: Prompt, gone: "Gone | None") -> bytes:
-        """The same for a request like one that was answered before; what hangs on its frame alone was checked then."""
+    async def _plain_chat(self, plain: Plain, gone: "Gone | None", *, new: bytes | None = None) -> bytes:
+        """The same for a request like one that was answered before; what hangs on its frame alone was checked then.
+        `new`: its body, where that was not taken lately."""
+        frame, templates, prompt = plain
         lora = self._engine.adapters.resolve(frame.adapter)
-        self._admission.check_ids(prompt, frame.sampling)
+        if new is not None:
+            self._admission.check_ids(prompt, frame.sampling)
+            self._frames.keep(new, plain)
         flight = self._engine.submit(
             prompt, frame.sampling, endpoint="chat", lora=lora, extra_key=frame.cache_key, fields=frame.fields
         )

@@ -38,9 +38,15 @@ def test_the_figures_are_these() -> None:
 
 
 def test_each_request_has_a_thousand_ids_that_its_messages_render_to() -> None:
-    bodies = [orjson.loads(request.partition(b"\r\n\r\n")[2]) for request in requests()]
+    bodies = [orjson.loads(request.partition(b"\r\n\r\n")[2]) for request in requests(samples=1)]
     assert {len(body["input_ids"]) for body in bodies} == {1_000}
     assert len({tuple(body["input_ids"]) for body in bodies}) == len(bodies)
+
+
+def test_each_prompt_is_asked_for_a_group_of_samples_in_a_row() -> None:
+    asked, each = requests(samples=3), requests(samples=1)
+    assert [asked[n::3] for n in range(3)] == [each] * 3
+    assert len(requests()) == 8 * len(each)
 
 
 async def test_a_load_counts_whole_answers_of_any_size() -> None:

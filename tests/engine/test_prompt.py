@@ -7,6 +7,8 @@ import pytest
 from miles_sim.engine.errors import NotModelledError, RequestError
 from miles_sim.engine.prompt import Prompt, check_length, check_vocabulary, prompt_of
 from miles_sim.engine.request import ChatRequest
+from miles_sim.engine.sampling import Sampling
+from miles_sim.engine.seeding import asked_key
 from miles_sim.tokenizer import ByteTokenizer
 
 TOKENIZER = ByteTokenizer()
@@ -24,6 +26,13 @@ def rendered(*messages: dict[str, Any], **fields: Any) -> str:
 def test_given_ids_are_the_prompt_and_the_messages_only_choose_the_reply() -> None:
     prompt = prompt_of(request(USER, input_ids=[300, 2]), TOKENIZER)
     assert (prompt.ids, prompt.last_text) == ((300, 2), "hi")
+
+
+def test_a_prompt_knows_the_question_that_is_asked_with_it_and_not_only_the_last_one() -> None:
+    prompt = Prompt((1, 2, 3), "go")
+    for sampling in (Sampling(), Sampling(seed=1), Sampling(seed=1)):
+        for lora in (None, "a", "b", "b", None):
+            assert prompt.question(sampling, lora) == asked_key(prompt.packed, "go", sampling, lora)
 
 
 def test_messages_are_rendered_canonically() -> None:
