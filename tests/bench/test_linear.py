@@ -37,3 +37,8 @@ def test_a_request_has_the_length_that_its_point_tells() -> None:
 @pytest.mark.parametrize("factor", [2.0, 4.0])
 def test_growth_is_the_factor_of_a_doubling(factor: float) -> None:
     assert per_doubling([2**n for n in range(5)], [0.001 * factor**n for n in range(5)]) == pytest.approx(factor)
+
+
+def test_no_request_is_asked_twice() -> None:
+    bodies = {linear._body(number, 20, 5) for number in range(2_000)}
+    assert len(bodies) == 2_000
