@@ -65,12 +65,13 @@ def _engine() -> Engine:
 
 
 def _body(number: int, prompt: int, reply: int) -> bytes:
-    """Another one for each number up to 65,535."""
+    """Another one for each number up to 65,535; after that they come again."""
+    numbered = number // 256 % 256, number % 256
     return orjson.dumps(
         {
             "model": "sim",
             "messages": [{"role": "user", "content": "hello"}],
-            "input_ids": [*divmod(number, 256), *((number * 7 + place * place) % 256 for place in range(2, prompt))],
+            "input_ids": [*numbered, *((number * 7 + place * place) % 256 for place in range(2, prompt))],
             "max_tokens": reply,
             "logprobs": True,
             "return_meta_info": True,

@@ -42,3 +42,9 @@ def test_growth_is_the_factor_of_a_doubling(factor: float) -> None:
 def test_no_request_is_asked_twice() -> None:
     bodies = {linear._body(number, 20, 5) for number in range(2_000)}
     assert len(bodies) == 2_000
+
+
+def test_however_long_it_measures_each_request_is_taken() -> None:
+    engine = linear._engine()
+    linear._seconds(engine, [linear._body(10**7, 40, 33)])
+    assert len(engine.generations) == 1
