@@ -7,7 +7,7 @@ from miles_sim.engine.bias import biased
 from miles_sim.engine.finish import Bounds, ending
 from miles_sim.engine.flight import Drawn, ends_of
 from miles_sim.engine.grammar import obeyed
-from miles_sim.engine.logprobs import State, sampled_logprobs, state_after
+from miles_sim.engine.logprobs import Logprobs, State, state_after
 from miles_sim.engine.packed import pack
 from miles_sim.engine.profiles import Profile
 from miles_sim.engine.prompt import Prompt
@@ -46,7 +46,7 @@ class Model:
         return Drawn(
             output_ids=tuple(output_ids),
             packed=packed,
-            logprobs=sampled_logprobs(prompt.packed, packed, seed=self._seed) if logprobs is None else tuple(logprobs),
+            logprobs=Logprobs(prompt.packed, packed, seed=self._seed) if logprobs is None else tuple(logprobs),
             finish_reason=reason,
             misbehaved=reply.misbehave,
             retract_after=reply.retract_after,

@@ -168,7 +168,7 @@ class Engine:
         self.statistics.count(answered)
         if self.by_streaming:
             self.by_streaming[answered.asked.streamed].count(answered)
-        self._log.append(answered)
+        self._log.append(answered, flight.packed)
 
     def close(self) -> None:
         """Close what is open: the file to which the ledger is spooled."""

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from miles_sim.engine.clock import Timing
 from miles_sim.engine.errors import RequestError
 from miles_sim.engine.generation import generation
+from miles_sim.engine.packed import WIDTH
 from miles_sim.engine.prefix_cache import Space
 from miles_sim.engine.prompt import Prompt
 from miles_sim.ledger import Generation, SpecTruth, WeightSpan
@@ -236,6 +237,11 @@ class Flight:
     def length(self) -> int:
         """Output ids so far."""
         return self.drawn.ends[self.steps - 1] if self.steps else 0
+
+    @property
+    def packed(self) -> bytes:
+        """The same ids; all of them at no cost."""
+        return self.drawn.packed[: self.length * WIDTH]
 
     @property
     def done(self) -> bool:

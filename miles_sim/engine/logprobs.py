@@ -139,42 +139,48 @@ def place_draws(ids: Sequence[int], *, start: int, seed: int) -> list[int]:
 
 
 class Logprobs(Sequence[float]):
-    """Of sampled ids: which of the table they are, looked up when somebody reads them."""
+    """Of output ids behind a prompt, both packed; drawn when somebody reads them, for few are read but once.
 
-    __slots__ = ("_numbers",)
+    What stands before an id and the id itself say it all, so that a request which has both in its prompt is told the
+    same number.
+    """
 
-    def __init__(self, numbers: "Numbers") -> None:
-        self._numbers = numbers
+    __slots__ = ("_output", "_prompt", "_read", "_seed")
+
+    def __init__(self, prompt: bytes, output: bytes, *, seed: int) -> None:
+        self._prompt, self._output, self._seed = prompt, output, seed
+        self._read: npt.NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._output) // WIDTH
 
     @overload
     def __getitem__(self, place: int) -> float: ...
     @overload
     def __getitem__(self, place: slice) -> tuple[float, ...]: ...
     def __getitem__(self, place: int | slice) -> float | tuple[float, ...]:
-        found = _table().values[self._numbers[place]]
+        if self._read is None:  # kept from here on: a stream reads part after part
+            self._read = _table().values[self._numbers]
+        found = self._read[place]
         return tuple(found.tolist()) if isinstance(place, slice) else float(found)
 
     def __iter__(self) -> Iterator[float]:
-        return iter(self[:])
+        return iter(_table().values[self._numbers].tolist())
 
     @property
     def spelled(self) -> list[bytes]:
         """JSON of each."""
         return _table().spelled.take(self._numbers).tolist()  # type: ignore[no-any-return]
 
-
-def sampled_logprobs(prompt: bytes, output: bytes, *, seed: int) -> Logprobs:
-    """Of output ids behind a prompt, both packed. What stands before an id and the id itself say it all, so that a
-    request which has both in its prompt is told the same number."""
-    states, powers = _states(prompt + output, seed)
-    start = len(prompt) // WIDTH + 1
-    return Logprobs(states[start:] * powers[start:] >> _SHIFT)
+    @property
+    def _numbers(self) -> "Numbers":
+        """Which of the table they are."""
+        states, powers = _states(self._prompt + self._output, self._seed)
+        start = len(self._prompt) // WIDTH + 1
+        return states[start:] * powers[start:] >> _SHIFT
 
 
 def prompt_logprobs(ids: Sequence[int], *, start: int, seed: int) -> list[float | None]:
     """Of each prompt id from `start` on, given those before it; the first of the prompt has none."""
-    told: list[float | None] = [*sampled_logprobs(pack(ids[:start]), pack(ids[start:]), seed=seed)]
+    told: list[float | None] = [*Logprobs(pack(ids[:start]), pack(ids[start:]), seed=seed)]
     return [None, *told[1:]] if start == 0 and told else told

@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import TypeVar
 
+import numpy as np
+
 WIDTH = 4
 T = TypeVar("T")
 _FITS = sys.byteorder == "little" and array("I").itemsize == WIDTH
 """An array of the machine's own has the very bytes, and is packed thrice as fast."""
+_OBJECTS = np.array(range(1 << 11), dtype=object)
+"""One object for each id of a built-in vocabulary: a ledger that is read holds very many."""
 
 
 def pack(ids: Sequence[int]) -> bytes:
@@ -23,6 +27,15 @@ def pack(ids: Sequence[int]) -> bytes:
 def unpacked(ids: bytes) -> Sequence[int]:
     """The ids again; at no cost, but as a view, where the machine has the very bytes."""
     return memoryview(ids).cast("I") if _FITS else struct.unpack(f"<{len(ids) // WIDTH}I", ids)
+
+
+def tuple_of(ids: bytes) -> tuple[int, ...]:
+    """The ids again, one object for all that are equal."""
+    numbers = unpacked(ids)
+    try:
+        return tuple(_OBJECTS.take(np.asarray(numbers)).tolist())
+    except IndexError:
+        return tuple(numbers)
 
 
 def picked(table: Sequence[T], ids: Sequence[int]) -> Sequence[T]:

@@ -9,8 +9,9 @@ on which of several concurrent conversations came first. In life it does, by exa
 that independent conversations share, a common system message above all. The same thing asked again (attempt 1, 2,
 …) finds its whole prompt; an equal prompt with other sampling parameters finds what its own past left.
 
-With a capacity the leaves that were used least recently go first, as in SGLang. Which those are depends on the order
-in which requests come and finish; until the first one goes, the capacity changes nothing.
+With a capacity the leaves that were used least recently go first, as in SGLang, which has a prompt in its tree before
+its output: the one may go without the other. Which they are depends on the order in which requests come and finish;
+until the first one goes, the capacity changes nothing.
 """
 
 from collections import OrderedDict
@@ -41,38 +42,69 @@ class _Node:
 
 class PrefixCache:
     """A compressed trie a space, of ids as bytes (`packed.pack`). `cached` and `add` cost the length of what they are
-    given, whatever is stored."""
+    given, whatever is stored.
+
+    Most samples of a prompt are never continued: without a capacity outputs only hang on the end of their prompt,
+    until one comes that goes on from there.
+    """
 
     def __init__(self, capacity: int | None = None) -> None:
         """`capacity`: ids that it holds at most; None: all that ever were."""
         self.capacity = capacity
-        self.size = 0
-        """Ids that it holds."""
+        self._size = 0
         self._roots: dict[Space, _Node] = {}
-        self._asked: OrderedDict[tuple[Space, bytes], None] = OrderedDict()
-        """Questions since the last flush; with a capacity a bounded number of them, the latest."""
+        self._asked: OrderedDict[tuple[Space, bytes], _Node | None] = OrderedDict()
+        """Questions since the last flush, each with the end of its prompt once it was answered; with a capacity a
+        bounded number of them, the latest, without ends."""
+        self._loose: dict[_Node, list[bytes]] = {}
+        """Outputs that are not in the tree yet, by the end of their prompt."""
         self._evicted = False
         self._uses = 0
         self._leaves: list[tuple[int, int, _Node]] = []
         """A heap of (last use, tie, node); entries whose node was used since, or has children, are void."""
         self._ties = 0
 
-    def add(self, prompt: bytes, output: bytes, *, space: Space = (None, None)) -> None:
-        """A generation has finished: its prompt, and the output ids that were run through the model."""
-        use = self._uses = self._uses + 1
-        node = self._roots.get(space)
-        if node is None:
-            node = self._roots[space] = _Node(None, b"", 1 << 62, use)
-        ids = prompt + output
-        at, end, asked = 0, len(ids), len(prompt)
+    @property
+    def size(self) -> int:
+        """Ids that it holds."""
+        for node in list(self._loose):
+            self._take_in(node)
+        return self._size
+
+    def add(self, prompt: bytes, output: bytes, *, question: bytes | None = None, space: Space = (None, None)) -> None:
+        """A generation has finished: its prompt and all its output ids, of which the last was never run through the
+        model. `question`: as `cached` was given it."""
+        end = self._asked.get((space, question)) if question is not None else None
+        if end is None:
+            end = self._end_of(prompt, question, space)
+        if self.capacity is None:
+            self._loose.setdefault(end, []).append(output)
+        else:
+            self._used(self._grown(end, output[:-_ID], end.shortest_prompt))
+            self._evict(self.capacity)
+
+    def _end_of(self, prompt: bytes, question: bytes | None, space: Space) -> _Node:
+        """The node where this prompt ends, made where there is none."""
+        self._uses += 1
+        root = self._roots.get(space)
+        if root is None:
+            root = self._roots[space] = _Node(None, b"", 0, self._uses)
+        end = self._grown(root, prompt, len(prompt))
+        if question is not None and self.capacity is None and (space, question) in self._asked:
+            self._asked[space, question] = end
+        return end
+
+    def _grown(self, node: _Node, ids: bytes, asked: int) -> _Node:
+        """The node where these ids, behind `node`, end: the tree has them now. `asked`: bytes of their prompt, or,
+        behind it, of any that ends there or before."""
+        at, end, use = 0, len(ids), self._uses
         while at < end:
             first = ids[at : at + _ID]
             child = node.children.get(first)
             if child is None:
                 child = node.children[first] = _Node(node, ids[at:], asked, use)
-                self.size += (end - at) // _ID
-                node = child
-                break
+                self._size += (end - at) // _ID
+                return child
             if not ids.startswith(child.ids, at):
                 child = _split(node, child, shared_ids(ids, at, child.ids))
             if asked < child.shortest_prompt:
@@ -80,9 +112,11 @@ class PrefixCache:
             child.used = use
             at += len(child.ids)
             node = child
-        if self.capacity is not None:
-            self._used(node)
-            self._evict(self.capacity)
+        return node
+
+    def _take_in(self, node: _Node) -> None:
+        for output in self._loose.pop(node):
+            self._grown(node, output[:-_ID], node.shortest_prompt)
 
     def cached(self, prompt: bytes, *, question: bytes | None = None, space: Space = (None, None)) -> int:
         """Ids at the head of this prompt that need no prefill, at the start of a request. `question`: equal for
@@ -106,15 +140,18 @@ class PrefixCache:
 
     def clear(self) -> None:
         """Forget everything, as a flush does."""
+        self._loose.clear()
         self._roots.clear()
         self._asked.clear()
         self._leaves.clear()
-        self.size, self._evicted = 0, False
+        self._size, self._evicted = 0, False
 
     def _path(self, ids: bytes, space: Space) -> Iterator[tuple[_Node, int]]:
         """Nodes along these ids, each with the bytes of it that agree."""
         node, at = self._roots.get(space), 0
         while node is not None and at < len(ids):
+            if node in self._loose:
+                self._take_in(node)
             node = node.children.get(ids[at : at + _ID])
             if node is None:
                 return
@@ -146,7 +183,7 @@ class PrefixCache:
 
     def _evict(self, capacity: int) -> None:
         """Drop leaves until all fits."""
-        while self.size > capacity:
+        while self._size > capacity:
             entry = heappop(self._leaves)
             if _valid(entry):
                 node = entry[2]
@@ -154,7 +191,7 @@ class PrefixCache:
                 if parent is not None:
                     self._evicted = True
                     del parent.children[node.ids[:_ID]]
-                    self.size -= len(node.ids) // _ID
+                    self._size -= len(node.ids) // _ID
                     node.used, node.parent = -1, None
                     self._used(parent)
 

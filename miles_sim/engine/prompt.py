@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 
 from miles_sim.engine.errors import NotModelledError, RequestError
-from miles_sim.engine.packed import pack, unpacked
+from miles_sim.engine.packed import pack, tuple_of, unpacked
 from miles_sim.engine.request import Call, ChatMessage, ChatRequest, GenericMessage, Part
 from miles_sim.engine.sampling import Sampling
 from miles_sim.engine.seeding import asked_key
@@ -20,8 +20,6 @@ INPUT_MARGIN = 6
 """Ids of the context that a prompt may not reach into (tp_worker.py: context - 1 - 5)."""
 
 BadArguments = Literal["described", "parser"]
-_OBJECTS = np.array(range(1 << 11), dtype=object)
-"""One object for each id of a built-in vocabulary: a ledger holds many long prompts."""
 
 
 class Prompt:
@@ -48,11 +46,7 @@ class Prompt:
     def ids(self) -> tuple[int, ...]:
         """The ids, made when they are first looked at: most requests do without."""
         if self._ids is None:
-            ids = unpacked(self.packed)
-            try:
-                self._ids = tuple(_OBJECTS.take(np.asarray(ids)).tolist())
-            except IndexError:
-                self._ids = tuple(ids)
+            self._ids = tuple_of(self.packed)
         return self._ids
 
     def question(self, sampling: Sampling, lora: str | None) -> bytes:

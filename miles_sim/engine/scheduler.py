@@ -12,7 +12,6 @@ from miles_sim.engine.experts import Experts, Indexer, experts_truth
 from miles_sim.engine.finish import ABORTED
 from miles_sim.engine.flight import Answered, Asked, Flight, Reason
 from miles_sim.engine.generation import spans_of
-from miles_sim.engine.packed import WIDTH
 from miles_sim.engine.prefix_cache import PrefixCache
 from miles_sim.engine.release import FlushRule
 from miles_sim.engine.settings import EngineSettings
@@ -333,8 +332,8 @@ class Scheduler:
         self.running.pop(flight, None)
         self._frozen.pop(flight, None)
         if flight.steps and self._settings.prefix_cache:
-            asked, ran = flight.asked, (len(answered.output_ids) - 1) * WIDTH
-            self._cache.add(asked.prompt.packed, flight.drawn.packed[:ran], space=asked.space)
+            asked = flight.asked
+            self._cache.add(asked.prompt.packed, flight.packed, question=asked.question, space=asked.space)
         self._finished(flight, answered)
         flight.moved()
         if self.waiting:

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from miles_sim.engine.fragments import numbers
 from miles_sim.engine.logprobs import (
+    Logprobs,
     Place,
     draw_of,
     logprob_of,
     next_state,
     place_draws,
     prompt_logprobs,
-    sampled_logprobs,
     state_after,
 )
 from miles_sim.engine.packed import pack
@@ -64,7 +64,7 @@ def test_the_first_prompt_id_has_no_logprob(ids: list[int]) -> None:
 @given(st.lists(st.integers(0, 9_999), min_size=1, max_size=30), st.data())
 def test_a_sampled_id_is_told_the_same_where_it_stands_in_a_prompt(ids: list[int], data: st.DataObject) -> None:
     place = data.draw(st.integers(1, len(ids)))
-    sampled = [*sampled_logprobs(pack(ids[:place]), pack(ids[place:]), seed=3)]
+    sampled = [*Logprobs(pack(ids[:place]), pack(ids[place:]), seed=3)]
     assert sampled == prompt_logprobs(ids, start=place, seed=3)
     assert sampled == prompt_logprobs(ids, start=0, seed=3)[place:]
     assert all(-3 <= logprob < 0 for logprob in sampled)
@@ -72,7 +72,7 @@ def test_a_sampled_id_is_told_the_same_where_it_stands_in_a_prompt(ids: list[int
 
 def test_neighbours_and_other_contexts_are_told_apart() -> None:
     ids = [*range(300, 700)]
-    once, again = (sampled_logprobs(pack([1, 2, n]), pack(ids), seed=3) for n in (3, 4))
+    once, again = (Logprobs(pack([1, 2, n]), pack(ids), seed=3) for n in (3, 4))
     assert len(set(once)) > 300
     assert sum(a == b for a, b in zip(once, again, strict=True)) < 3
 
@@ -84,11 +84,11 @@ def test_a_state_goes_on_id_by_id(ids: list[int], token: int, start: int) -> Non
         assert draw_of(state) == place_draws([*ids, token], start=number, seed=7)[0]
         state = next_state(state, following)
         assert state == state_after(pack([*ids, token][: number + 1]), 7)
-        assert logprob_of(state) == sampled_logprobs(pack(ids[:number]), pack([following]), seed=7)[0]
+        assert logprob_of(state) == Logprobs(pack(ids[:number]), pack([following]), seed=7)[0]
 
 
 def test_all_logprobs_are_drawn_alike() -> None:
-    told = [*sampled_logprobs(pack([1]), pack([0] * 60_000), seed=0)]
+    told = [*Logprobs(pack([1]), pack([0] * 60_000), seed=0)]
     assert len(set(told)) == 1_024
     assert -1.55 < sum(told) / len(told) < -1.45
     assert len({a - b for a, b in pairwise(told)}) > 2_000
@@ -98,7 +98,7 @@ def test_all_logprobs_are_drawn_alike() -> None:
 def test_sampled_logprobs_are_read_as_a_tuple_is_and_spelled_as_json_spells_them(
     ids: list[int], data: st.DataObject
 ) -> None:
-    told = sampled_logprobs(b"", pack(ids), seed=5)
+    told = Logprobs(b"", pack(ids), seed=5)
     whole = tuple(told)
     start, end = data.draw(st.integers(0, len(ids))), data.draw(st.integers(0, len(ids)))
     assert len(told) == len(whole) == len(ids)

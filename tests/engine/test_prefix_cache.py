@@ -26,7 +26,7 @@ def brute_force(past: list[tuple[list[int], list[int]]], prompt: list[int]) -> i
 
 
 def add(cache: PrefixCache, prompt: Sequence[int], output: Sequence[int], **space: Any) -> None:
-    cache.add(pack(prompt), pack(output[:-1]), **space)
+    cache.add(pack(prompt), pack(output), **space)
 
 
 def cached(cache: PrefixCache, prompt: Sequence[int], **asked: Any) -> int:
@@ -122,6 +122,29 @@ def test_the_size_is_that_of_the_tree_of_all_that_was_seen(past: list[tuple[list
     assert filled(past).size == len(prefixes)
 
 
+@given(past=seen, looks=st.lists(st.sampled_from(["prompt", "size", "flush"]), max_size=8), prompt=ids)
+def test_what_is_asked_between_and_whoever_asks_it_changes_nothing(
+    past: list[tuple[list[int], list[int]]], looks: list[str], prompt: list[int]
+) -> None:
+    cache, kept, before = PrefixCache(), list[tuple[list[int], list[int]]](), list[list[int]]()
+    for (asked, output), look in zip_longest(past, looks[: len(past)]):
+        question = pack(asked)
+        found = cached(cache, asked, question=question)
+        assert found == (len(asked) - 1 if asked in before else brute_force(kept, asked))
+        before.append(asked)
+        if look == "flush":
+            cache.clear()
+            kept.clear()
+            before.clear()
+        cache.add(pack(asked), pack(output), question=question)
+        kept.append((asked, output))
+        if look == "prompt":
+            assert cached(cache, prompt) == brute_force(kept, prompt)
+        elif look == "size":
+            assert cache.size == filled(kept).size
+    assert cached(cache, prompt) == brute_force(kept, prompt)
+
+
 def test_what_was_used_least_recently_goes_first() -> None:
     cache = PrefixCache(9)
     for first in (10, 20, 30):
@@ -136,7 +159,7 @@ def test_only_leaves_go() -> None:
     add(cache, [1, 2], [3, 0])
     add(cache, [1, 2, 3, 4], [5, 0])
     add(cache, [9], [8, 0])
-    assert (cached(cache, [1, 2, 3, 0]), cached(cache, [1, 2, 3, 4, 5, 0])) == (3, 3)
+    assert (cached(cache, [1, 2, 3, 0]), cached(cache, [1, 2, 3, 4, 5, 0])) == (3, 4)
 
 
 def test_what_was_asked_before_and_evicted_is_not_cached() -> None:
