@@ -140,6 +140,10 @@ class _Joined:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
+    def is_closing(self) -> bool:
+        """Asked at each answer."""
+        return self._transport.is_closing()
+
     def write(self, data: bytes) -> None:
         if self._head:
             data, self._head = self._head + data, b""
@@ -147,7 +151,8 @@ class _Joined:
             self._head = data
             self._loop.call_soon(self._flush)
             return
-        self._transport.write(data)
+        if data:  # the end of a body of known length is none
+            self._transport.write(data)
 
     def close(self) -> None:
         self._flush()

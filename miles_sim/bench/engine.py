@@ -23,8 +23,8 @@ PROMPTS = 64
 """Different prompts, sent round and round: from the second round on the prefix cache knows them."""
 SAMPLES = 8
 """Of each prompt, one after another, as a trainer asks for a group (miles' `--n-samples-per-prompt`)."""
-ROUNDS = 16
-"""Slices of the time, by turns for each server, so that a busy machine is busy for all."""
+ROUNDS = 64
+"""Slices of the time, by turns for each server: short, so that a busy moment of the machine is busy for all."""
 
 
 @dataclass(frozen=True)

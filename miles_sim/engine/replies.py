@@ -27,8 +27,11 @@ def _tables() -> list[list[int]]:
 
 
 _SAID = _tables()
-_WIDE = [(draw // 5, character) for draw, character in zip(range(256), cycle(map(str.encode, "éß→✓字🙂")))]
-"""For each draw a place within its block, and the bytes that stand there."""
+_WIDE = [
+    (draw // 5, draw // 5 + len(character), character)
+    for draw, character in zip(range(256), cycle(map(str.encode, "éß→✓字🙂")))
+]
+"""For each draw where in its block a character begins and ends, and its bytes."""
 
 
 def reply_for(
@@ -135,10 +138,9 @@ def seeded_text(random: Chances, count: int, *, limit: int | None = None) -> lis
     ids = [*picked(_SAID[first % _TABLES], draws)]
     ids[0] = FIRST_PIECE + first
     for block in range(1, want, _EVERY):
-        offset, character = _WIDE[draws[block]]
-        place, end = block + offset, block + offset + len(character)
-        if end <= count:
-            ids[place:end] = character
+        begin, end, character = _WIDE[draws[block]]
+        if block + end <= count:
+            ids[block + begin : block + end] = character
     del ids[want:]
     return ids
 

@@ -328,9 +328,9 @@ class Scheduler:
             at = self.now() - flight.arrived
         answered = self._answered(flight, reason, at, from_queue)
         flight.answered, flight.phase, flight.ticket = answered, "done", 0
-        self.flights.pop(flight.id, None)
-        self.running.pop(flight, None)
-        self._frozen.pop(flight, None)
+        if self.flights.pop(flight.id, None) is not None:  # not there without a clock
+            self.running.pop(flight, None)
+            self._frozen.pop(flight, None)
         if flight.steps and self._settings.prefix_cache:
             asked = flight.asked
             self._cache.add(asked.prompt.packed, flight.packed, question=asked.question, space=asked.space)
