@@ -1,5 +1,7 @@
 """LoRA adapters: which are loaded, and what a request for one gets."""
 
+from collections import Counter
+
 from miles_sim.engine.errors import RequestError
 
 
@@ -18,6 +20,7 @@ class Adapters:
         self.loaded: dict[str, str] = dict(loaded or {})
         """Path by name."""
         self._known = dict(self.loaded)
+        self._loads: Counter[str] = Counter()
         self._disabled_is_refused = disabled_is_refused
 
     def load(self, name: str, path: str) -> None:
@@ -26,6 +29,11 @@ class Adapters:
         if name in self.loaded:
             raise AdapterError(f"Failed to load LoRA adapter {name} because it is already loaded")
         self.loaded[name] = self._known[name] = path
+        self._loads[name] += 1
+
+    def loads(self, name: str | None) -> int:
+        """How often it was loaded while the engine ran: each time it is another adapter, whatever its name."""
+        return 0 if name is None else self._loads[name]
 
     def check_unload(self, name: str) -> None:
         """Raises `AdapterError` where `name` cannot be unloaded."""

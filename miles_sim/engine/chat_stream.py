@@ -65,6 +65,8 @@ class ChatStream:
         self._reader = reader
         self._framed = framed
         self._id = ""
+        self._ended: list[int] = []
+        """Choices that are done, in the order in which they were."""
         self._choices = [
             _Choice(
                 flight,
@@ -94,6 +96,8 @@ class ChatStream:
                 yield refusal
                 return
         choice.reason = reason
+        if reason is not None:
+            self._ended.append(index)
         if not choice.opened:
             choice.opened = True
             yield self._piece(index, {"role": "assistant", "content": ""})
@@ -227,7 +231,8 @@ class ChatStream:
 
     def end(self) -> Iterator[bytes]:
         """The last pieces."""
-        for index, choice in enumerate(self._choices):
+        for index in self._ended:
+            choice = self._choices[index]
             if choice.reason is not None:
                 kind = choice.reason["type"]
                 kind = "tool_calls" if choice.called and kind == "stop" else kind

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from miles_sim.engine.adapters import AdapterError
 from miles_sim.engine.answers import answer, plain
 from miles_sim.engine.body import ControlBody, Handler, read_body
-from miles_sim.engine.errors import validation_error
+from miles_sim.engine.errors import CrashError, validation_error
 from miles_sim.engine.scheduler import PauseMode
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ class Control:
             "/load_lora_adapter": partial(self.load_adapter, model=AdapterOnDisk),
             "/load_lora_adapter_from_tensors": partial(self.load_adapter, model=self._of_tensors),
             "/unload_lora_adapter": self.unload_adapter,
-            "/release_memory_occupation": self.memory,
-            "/resume_memory_occupation": self.memory,
+            "/release_memory_occupation": self.release_memory,
+            "/resume_memory_occupation": self.resume_memory,
         }
 
     async def abort(self, request: Request) -> Response:
@@ -162,8 +162,19 @@ class Control:
         }
         return answer(body, 200 if fault is None else 400)
 
-    async def memory(self, request: Request) -> Response:
-        """There is no memory to give or take."""
+    async def release_memory(self, request: Request) -> Response:
+        """With the KV goes what the prefix cache has of it. A real engine that is at work ends by an assertion in these
+        words (weight_updater.py); here the call fails with them."""
+        tags = read_body(Memory, await request.body()).tags
+        scheduler = self._engine.scheduler
+        if not scheduler.can_flush("idle_or_paused"):
+            raise CrashError("release_memory_occupation should be called only when server is idle.")
+        if not tags or "kv_cache" in tags:
+            scheduler.flush("idle_or_paused")
+        return answer(None)
+
+    async def resume_memory(self, request: Request) -> Response:
+        """There is no memory to take."""
         read_body(Memory, await request.body())
         return answer(None)
 

@@ -20,9 +20,9 @@ _IDEOGRAPHS = (
 
 
 class TextStream:
-    """The text of one streamed reply. What was let out is never taken back: a stop string that is cut off at the
-    end may have been let out in part. Nor is anything let out twice, which SGLang does where a step of several ids
-    ends within a character twice in a row."""
+    """The text of one streamed reply. What was let out is never taken back (`pace.Tail` keeps back what may be the
+    beginning of a stop string). Nor is anything let out twice, which SGLang does where a step of several ids ends
+    within a character twice in a row."""
 
     def __init__(self, tokenizer: ByteTokenizer, *, no_stop_trim: bool, skip_special_tokens: bool) -> None:
         self._tokenizer = tokenizer

@@ -131,6 +131,7 @@ class Engine:
             key=names,
             question=question,
             lora=lora,
+            load=self.adapters.loads(lora),
             extra_key=extra_key,
             fields=fields,
             cache_limit=cache_limit,

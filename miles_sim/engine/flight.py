@@ -36,6 +36,8 @@ class Asked(NamedTuple):
     question: bytes
     """Equal for requests that ask the very same thing."""
     lora: str | None = None
+    load: int = 0
+    """How often that adapter had been loaded anew."""
     extra_key: str | None = None
     """Requests with different ones share no prefix in the cache."""
     fields: tuple[str, ...] = ()
@@ -51,7 +53,7 @@ class Asked(NamedTuple):
     @property
     def space(self) -> Space:
         """Where its ids lie in the prefix cache."""
-        return self.lora, self.extra_key
+        return self.lora, self.load, self.extra_key
 
 
 class Drawn(NamedTuple):

@@ -20,8 +20,9 @@ from heapq import heapify, heappop, heappush
 
 from miles_sim.engine.packed import WIDTH, shared_ids
 
-Space = tuple[str | None, str | None]
-"""(adapter, extra key): requests of different spaces share nothing."""
+Space = tuple[str | None, int, str | None]
+"""(adapter, how often it was loaded anew, extra key): requests of different spaces share nothing."""
+_PLAIN: Space = (None, 0, None)
 _ID = WIDTH
 """Bytes of a packed id."""
 
@@ -71,7 +72,7 @@ class PrefixCache:
             self._take_in(node)
         return self._size
 
-    def add(self, prompt: bytes, output: bytes, *, question: bytes | None = None, space: Space = (None, None)) -> None:
+    def add(self, prompt: bytes, output: bytes, *, question: bytes | None = None, space: Space = _PLAIN) -> None:
         """A generation has finished: its prompt and all its output ids, of which the last was never run through the
         model. `question`: as `cached` was given it."""
         end = self._asked.get((space, question)) if question is not None else None
@@ -118,7 +119,7 @@ class PrefixCache:
         for output in self._loose.pop(node):
             self._grown(node, output[:-_ID], node.shortest_prompt)
 
-    def cached(self, prompt: bytes, *, question: bytes | None = None, space: Space = (None, None)) -> int:
+    def cached(self, prompt: bytes, *, question: bytes | None = None, space: Space = _PLAIN) -> int:
         """Ids at the head of this prompt that need no prefill, at the start of a request. `question`: equal for
         requests that ask the very same thing."""
         usable = len(prompt) - _ID

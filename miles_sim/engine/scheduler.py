@@ -120,7 +120,7 @@ class Scheduler:
         """
         self.paused = mode
         if mode == "retract":
-            for flight in reversed(list(self.running)):
+            for flight in list(self.running):
                 self._retract(flight)
             self._wind()
         elif mode == "in_place":
@@ -370,11 +370,12 @@ class Scheduler:
         return experts_truth(model, seed=self._seed, prompt_tokens=tokens, weight_version=version, spans=spans)
 
     def _retract(self, flight: Flight) -> None:
+        """Off the device, to the end of the queue (scheduler.py `_add_request_to_queue`)."""
         del self.running[flight]
         self._frozen.pop(flight, None)
         flight.phase, flight.ticket = "waiting", 0
         flight.retractions += 1
-        self.waiting.appendleft(flight)
+        self.waiting.append(flight)
 
     def _freeze(self) -> None:
         due = {

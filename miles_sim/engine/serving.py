@@ -25,7 +25,7 @@ from miles_sim.engine.formats import dialect
 from miles_sim.engine.frames import Frames, Plain, plain_prompt
 from miles_sim.engine.generate import GenerateStream, generate_answer, native_error, told_error
 from miles_sim.engine.generate_request import MOST_ANSWERS, Batch, GenerateRequest, Single, expand
-from miles_sim.engine.pace import pace, paced
+from miles_sim.engine.pace import Tail, pace, paced
 from miles_sim.engine.prompt import Prompt, prompt_of, prompt_of_ids
 from miles_sim.engine.reasoning import thinks
 from miles_sim.engine.request import (
@@ -142,7 +142,7 @@ class Serving:
         )
         if request.stream:
             told = ChatStream(self.wire, request, sampling, want, reader, flights, framed=framed)
-            return self._stream(flights, told.feed, told.end, lambda: told.stopped)
+            return self._stream(flights, told.feed, told.end, lambda: told.stopped, [sampling] * len(flights))
         answers = await self._chat_answers(flights, gone, n=request.n)
         if self._models_little and asks_little(request, sampling, want, reader):
             frame.templates = Templates(self.wire, frame.request, sampling, want, reader)
@@ -199,7 +199,7 @@ class Serving:
         if request.stream:
             told = CompletionStream(self.wire, request, sampling[0], wants, flights)
             return self._stream(
-                flights, lambda n, step: told.feed(n, step, self._version), told.end, lambda: told.stopped
+                flights, lambda n, step: told.feed(n, step, self._version), told.end, lambda: told.stopped, sampling
             )
         answers = await self._answers(flights, gone)
         if request.n == 0:
@@ -270,7 +270,7 @@ class Serving:
         def feed(index: int, step: Step) -> Iterable[bytes]:
             yield event(told[index].feed(step, self._version))
 
-        return self._stream(flights, feed, lambda: (DONE,), lambda: False, [one.stream_interval for one in sampling])
+        return self._stream(flights, feed, lambda: (DONE,), lambda: False, sampling)
 
     def _fly(
         self, endpoint: str, batch: Batch, request: Any, *, hidden_states: Any
@@ -352,15 +352,15 @@ class Serving:
         feed: Feed,
         end: Callable[[], Iterable[bytes]],
         stopped: Callable[[], bool],
-        intervals: Sequence[int | None] = (),
+        sampling: Sequence[Sampling],
     ) -> AsyncGenerator[bytes, None]:
-        """The events, one step of each flight in turn. Closed before the end, it aborts them. `intervals`: of each
-        flight, ids in a piece; none: the server's."""
-        asked = intervals or [None] * len(flights)
-        settings = self._engine.settings
+        """The events, one step of each flight in turn. Closed before the end, it aborts them. `sampling`: of each."""
+        server, tokenizer = self._engine.settings.stream_interval, self.wire.tokenizer
         steps = {
-            n: paced(self._engine.steps(flight), asked[n] or settings.stream_interval, self._pace)
-            for n, flight in enumerate(flights)
+            n: paced(
+                self._engine.steps(flight), asked.stream_interval or server, self._pace, Tail(asked.stop, tokenizer)
+            )
+            for n, (flight, asked) in enumerate(zip(flights, sampling, strict=True))
         }
         try:
             while steps and not stopped():

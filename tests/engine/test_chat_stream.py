@@ -187,6 +187,16 @@ def test_several_replies_share_a_stream(make_engine: Make, post: Post) -> None:
     assert whole["usage"]["prompt_tokens"] * 3 > whole["usage"]["prompt_tokens"]
 
 
+def test_replies_that_share_a_stream_end_in_the_order_in_which_they_were_done(make_engine: Make, post: Post) -> None:
+    rules = [
+        {"contains": "hi", "attempt": 0, "reply": {"text": "a long one"}},
+        {"contains": "hi", "attempt": 1, "reply": {"text": "b"}},
+    ]
+    pieces = stream(post, make_engine(rules=rules), n=2)
+    ends = [choice["index"] for piece in pieces for choice in piece["choices"] if choice["finish_reason"]]
+    assert ends == [1, 0]
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 def test_an_error_before_the_first_piece(make_engine: Make, post: Post, profile: str) -> None:
     engine = make_engine(profile=profile, context_length=64)

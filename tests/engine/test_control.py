@@ -234,6 +234,37 @@ async def test_an_adapter_on_an_engine_without_any(make_engine: Make, profile: s
     assert chat.status_code == (200 if profile == "sglang-0.5.6" else 400)
 
 
+@pytest.mark.parametrize(("tags", "left"), [(None, 0), ([], 0), (["weights", "kv_cache"], 0), (["weights"], 1)])
+async def test_released_kv_is_lost_to_the_prefix_cache(make_engine: Make, tags: list[str] | None, left: int) -> None:
+    engine = make_engine()
+    async with client_of(engine) as client:
+        await client.post("/v1/chat/completions", json=question())
+        whole = engine.prefix_cache.size
+        assert (await client.post("/release_memory_occupation", json={"tags": tags})).status_code == 200
+        assert engine.prefix_cache.size == left * whole
+
+
+async def test_memory_of_an_engine_at_work_cannot_be_released(make_engine: Make) -> None:
+    engine = make_engine(latency=VIRTUAL)
+    async with client_of(engine) as client:
+        task = await under_way(engine, client)
+        assert (await client.post("/release_memory_occupation", json={})).status_code == 500
+        assert (await task).status_code == 200
+
+
+async def test_an_adapter_that_is_loaded_anew_finds_nothing_of_the_one_before(make_engine: Make) -> None:
+    engine, adapter = make_engine(lora={"mine": "/a"}), {"lora_name": "mine", "lora_path": "/b"}
+    async with client_of(engine) as client:
+        for _ in range(2):
+            await client.post("/v1/chat/completions", json=question(lora_path="mine"))
+        await client.post("/unload_lora_adapter", json=adapter)
+        await client.post("/load_lora_adapter", json=adapter)
+        for _ in range(2):
+            await client.post("/v1/chat/completions", json=question(lora_path="mine"))
+    usable = len(engine.generations[0].prompt_ids) - 1
+    assert [one.cached_tokens for one in engine.generations] == [0, usable, 0, usable]
+
+
 async def test_memory_is_given_and_taken_without_a_word(make_engine: Make) -> None:
     async with client_of(make_engine()) as client:
         for path in ("/release_memory_occupation", "/resume_memory_occupation"):

@@ -255,14 +255,14 @@ async def test_retract_prefills_prompt_and_sampled_ids_again_and_says_the_same(m
     assert answered.timing.finished == 4_000 + 2 * PASS + (4 + 3) * 1_000 + 2 * PASS
 
 
-async def test_retracted_requests_go_on_in_order_before_those_that_waited(make_engine: Make) -> None:
+async def test_retracted_requests_go_on_in_order_behind_those_that_waited(make_engine: Make) -> None:
     engine = make_engine(latency=VIRTUAL, max_running_requests=2)
     flights = [ask(engine, n) for n in (1, 2, 3)]
     await passes(flights[1], 2)
     await engine.scheduler.pause("retract")
-    assert list(engine.scheduler.waiting) == flights
+    assert list(engine.scheduler.waiting) == [flights[2], *flights[:2]]
     engine.scheduler.resume()
-    assert [flight.phase for flight in flights] == ["running", "running", "waiting"]
+    assert [flight.phase for flight in flights] == ["running", "waiting", "running"]
     assert [reason(await flight)["type"] for flight in flights] == ["length"] * 3
 
 
