@@ -56,15 +56,23 @@ class Contract:
     rule: "Rule"
 
     def check_on(self, case: "Case") -> None:
-        """Fail the test where the contract is violated; skip it, with the reason, where there is nothing to judge."""
+        """Fail the test where the contract is violated, or has nothing to judge because a rollout broke; skip it, with
+        the reason, where there is nothing to judge otherwise."""
         from miles_sim.verify.judge import judge
         from miles_sim.verify.report import Verdict
 
-        (judgement,) = judge(case, [self.rule])
-        if judgement.verdict is Verdict.VIOLATION:
-            pytest.fail(_failure(self.rule, case, judgement.violations), pytrace=False)
-        if judgement.verdict is not Verdict.PASS:
-            pytest.skip(f"{self.rule.id} on {case.name}: {judgement.reason}")
+        if self.rule.scope == "scenario":
+            pytest.skip(
+                f"{self.rule.id}: compares several plays of a scenario, as `miles-sim verify` does; this is one"
+            )
+        judged = {judgement.rule.id: judgement for judgement in judge(case, [self.rule, *_whole(self.rule)])}
+        own = judged[self.rule.id]
+        if own.verdict is Verdict.PASS:
+            return
+        for judgement in (own, *judged.values()):
+            if judgement.verdict is Verdict.VIOLATION:
+                pytest.fail(_failure(judgement.rule, case, judgement.violations), pytrace=False)
+        pytest.skip(f"{self.rule.id} on {case.name}: {own.reason}")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -87,11 +95,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             continue
         where = metafunc.definition.nodeid
         if argument not in metafunc.fixturenames:
-            raise pytest.UsageError(f"{where}: {name} needs an argument named {argument!r}")
+            raise pytest.Collector.CollectError(f"{where}: {name} needs an argument named {argument!r}")
         try:
             metafunc.parametrize(argument, parameters(marker), indirect=argument == "miles_case")
         except ValueError as error:
-            raise pytest.UsageError(f"{where}: {error}") from None
+            raise pytest.Collector.CollectError(f"{where}: {error}") from None
 
 
 @pytest.fixture
@@ -127,7 +135,7 @@ def miles_case(request: pytest.FixtureRequest, miles_target: "Target") -> "Case"
     if played is None:
         raise pytest.UsageError(f"{request.node.nodeid}: miles_case needs @pytest.mark.miles_scenario('name')")
     cases = request.config.stash[_CASES]
-    key = (request.function, played.scenario.name, played.session, miles_target)
+    key = (request.function, id(played.scenario), played.session, miles_target)
     if key not in cases:
         cases[key] = _in_thread(_play, played, miles_target)
     return cases[key]
@@ -187,6 +195,13 @@ async def _play(asked: _ToPlay, target: "Target") -> "Case":
     finally:
         await own.close()
         await network.aclose()
+
+
+def _whole(rule: "Rule") -> "list[Rule]":
+    """The contract that every rollout ends in samples, where it is another: silence on a broken one proves nothing."""
+    from miles_sim.cli import choices
+
+    return [other for other in choices.chosen_rules([], ("session/ends-in-samples",)) if other.id != rule.id]
 
 
 def _in_thread(function: "Callable[..., Coroutine[Any, Any, Any]]", *arguments: Any) -> Any:

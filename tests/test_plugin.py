@@ -84,6 +84,61 @@ def test_it(contract, miles_case):
     result.stdout.fnmatch_lines(["selection/compaction-kept (must): *", "*a path was dropped*", "miles-sim case/1"])
 
 
+def test_a_picker_that_raises_fails_the_contracts_that_it_leaves_nothing_to_judge(project: pytest.Pytester) -> None:
+    result = _run(
+        project,
+        """
+def broken(samples, session_metadata):
+    return samples[0].no_such_field
+
+@pytest.mark.miles_scenario("retry-first", session="v2", sample_picker=broken)
+@contracts("tokens/trainable-exactly-once")
+def test_it(contract, miles_case):
+    contract.check_on(miles_case)
+""",
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["session/ends-in-samples (must): *", "*no_such_field*"])
+
+
+def test_a_contract_on_several_plays_of_a_scenario_is_skipped_and_says_so(project: pytest.Pytester) -> None:
+    result = _run(
+        project,
+        """
+@pytest.mark.miles_scenario("linear", session="v2")
+@contracts("session/v1-v2-parity")
+def test_it(contract, miles_case):
+    contract.check_on(miles_case)
+""",
+        "-rs",
+    )
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*session/v1-v2-parity: compares several plays of a scenario*"])
+
+
+def test_scenario_values_of_one_name_are_two(project: pytest.Pytester) -> None:
+    result = _run(
+        project,
+        """
+from miles_sim.scenarios import library
+
+ONE = library.load("linear")
+OTHER = ONE.model_copy(update={"seed": ONE.seed + 1})
+
+@pytest.mark.miles_scenario(ONE, OTHER, session="v2")
+def test_it(miles_case):
+    assert miles_case.scenario in (ONE, OTHER)
+    ONES.append(miles_case.scenario.seed)
+
+ONES = []
+
+def test_both():
+    assert len(set(ONES)) == 2
+""",
+    )
+    result.assert_outcomes(passed=3)
+
+
 def test_what_a_contract_cannot_judge_is_skipped_with_the_reason(project: pytest.Pytester) -> None:
     result = _run(
         project,

@@ -40,19 +40,22 @@ def _spread(settings: CampaignSettings, numbers: Iterator[int], workers: int) ->
     again: list[int] = []
     while True:
         with _pool(settings, workers) as pool:
-            asked: dict[Future[Unit], int] = {}
+            taken: set[int] = set()
+            asked: set[Future[Unit]] = set()
             try:
                 while True:
                     for number in islice(numbers, workers * AHEAD - len(asked)):
-                        asked[pool.submit(_play, number)] = number
+                        taken.add(number)  # before it is asked for: the pool may be broken by then
+                        asked.add(pool.submit(_play, number))
                     if not asked:
                         return
                     for future in wait(asked, return_when=FIRST_COMPLETED).done:
                         unit = future.result()
-                        del asked[future]
+                        asked.remove(future)
+                        taken.remove(unit.number)
                         yield unit
             except BrokenProcessPool:
-                again = sorted(asked.values())
+                again = sorted(taken)
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from miles_sim.campaign.settings import CampaignSettings
+from miles_sim.campaign.settings import CampaignError, CampaignSettings
 from miles_sim.campaign.store import Store
 from miles_sim.campaign.summary import Summary, Tally
 from miles_sim.campaign.unit import Unit
@@ -20,7 +20,8 @@ Progress = Callable[[Tally], None]
 def run(settings: CampaignSettings, folder: Path, runner: Runner, *, progress: Progress | None = None) -> Summary:
     """Play what `folder` does not hold yet; the summary of all of it.
 
-    Killed at any moment, the same call goes on. CampaignError as `Store` raises it.
+    Killed at any moment, the same call goes on. CampaignError as `Store` raises it, and where `runner` leaves a
+    scenario out.
     """
     tally = Tally()
     with Store(folder, settings) as store:
@@ -32,6 +33,8 @@ def run(settings: CampaignSettings, folder: Path, runner: Runner, *, progress: P
             tally.add(unit)
             if progress is not None:
                 progress(tally)
+        if store.done != settings.units:
+            raise CampaignError(f"{folder}: unit {store.done} of {settings.units} was never given by the runner")
         seconds = time.monotonic() - begun
     played = tally.rollouts - before
     return tally.summary().model_copy(

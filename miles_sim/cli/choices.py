@@ -123,19 +123,32 @@ async def witnesses_of(rules: Sequence[Rule]) -> str:
 
 def chosen_cases(patterns: Sequence[str] | None, skipped: Sequence[str] | None = None) -> Cases:
     """The library's cases that match, and every case of each YAML file named; all without a pattern. Less those that
-    `skipped` matches; `SelectionError` for a pattern that matches none, `Impossible` where nothing is left."""
-    files = [pattern for pattern in patterns or () if _is_file(pattern)]
+    `skipped` matches; `SelectionError` for a pattern that matches none or two scenarios of one name, `Impossible` where
+    nothing is left."""
+    files = scenario_files(patterns)
     globs = [pattern for pattern in patterns or () if not _is_file(pattern)]
-    cases = [
-        (scenario, session) for file in files for scenario in [library.load_file(file)] for session in scenario.sessions
-    ]
+    cases = select_cases([library.load_file(file) for file in files.values()], ())
     if globs or not files:
-        cases += select_cases([library.load(name) for name in library.names()], globs)
+        built_in = select_cases([library.load(name) for name in library.names()], globs)
+        if both := [scenario.name for scenario, _ in built_in if scenario.name in files]:
+            raise SelectionError(f"scenario: {files[both[0]]} and a built-in one are both named {both[0]!r}")
+        cases += built_in
     if skipped:
         cases = _without(cases, skipped)
     if not cases:
         raise Impossible("skip: nothing is left to play")
     return cases
+
+
+def scenario_files(patterns: Sequence[str] | None) -> dict[str, str]:
+    """The YAML files among `patterns`, by the name of the scenario that each holds; `SelectionError` where two share
+    one."""
+    files: dict[str, str] = {}
+    for file in filter(_is_file, patterns or ()):
+        name = library.load_file(file).name
+        if (other := files.setdefault(name, file)) != file:
+            raise SelectionError(f"scenario: {other} and {file} are both named {name!r}")
+    return files
 
 
 def _without(cases: Cases, patterns: Sequence[str]) -> Cases:

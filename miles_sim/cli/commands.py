@@ -123,6 +123,7 @@ def verify(
                         complete=not (scenario or skip or contract),
                         baseline=known,
                         command=("miles-sim", "verify", *chosen.options(contracts)),
+                        files=choices.scenario_files(scenario),
                         progress=progress,
                     )
 

@@ -4,8 +4,8 @@ import asyncio
 import itertools
 import logging
 import shlex
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Protocol, TypeVar
@@ -47,7 +47,7 @@ class Run:
 
 
 class SelectionError(ValueError):
-    """A scenario pattern that matches no case."""
+    """A scenario pattern that matches no case, or two scenarios of one name."""
 
 
 def select_cases(scenarios: Sequence[Scenario], patterns: Sequence[str]) -> list[tuple[Scenario, SessionVersion]]:
@@ -75,6 +75,7 @@ async def verify(
     complete: bool = True,
     baseline: Baseline | None = None,
     command: Sequence[str] = ("miles-sim", "verify"),
+    files: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Run:
     """Play every case, judge it by every rule; a play that does not end is a violation of `session/play-ends`.
@@ -84,8 +85,12 @@ async def verify(
 
     `seed` is added to each scenario's own. `complete`: the whole library and pack are at work, so a rule
     without a witness is vacuous and a baseline entry without an answer is reported. `command` opens each
-    reproduction line.
+    reproduction line; `files`: where a scenario that is not built in is read from, by its name. `SelectionError`
+    for two cases of one name.
     """
+    names = Counter(f"{scenario.name}/{session}" for scenario, session in cases)
+    if twice := [name for name, number in names.items() if number > 1]:
+        raise SelectionError(f"cases: {twice[0]!r} is there {names[twice[0]]} times")
     info = await target.describe()
     capabilities = frozenset(info["capabilities"])
     free = asyncio.Semaphore(getattr(player or target, "plays_at_once", 1))
@@ -112,7 +117,7 @@ async def verify(
     if seed:
         command = (*command, "--seed", str(seed))
     rules = with_play_ends(rules, judgements)
-    report = _report(info, seed, rules, judgements, complete, baseline, command)
+    report = _report(info, seed, rules, judgements, complete, baseline, command, files or {})
     fired = tuple(view for case in played.values() for view in _fired(case))
     return Run(report.model_copy(update={"fired": fired}), played)
 
@@ -186,11 +191,12 @@ def _report(
     complete: bool,
     baseline: Baseline | None,
     command: Sequence[str],
+    files: Mapping[str, str],
 ) -> Report:
     known = baseline.reasons() if baseline else {}
     results = []
     for judgement in judgements:
-        result = _result(judgement, command)
+        result = _result(judgement, command, files)
         entry = known.get((result.scenario, result.contract))
         if entry is not None and result.verdict is Verdict.VIOLATION:
             result = result.model_copy(update={"verdict": Verdict.KNOWN, "message": entry.reason})
@@ -215,11 +221,12 @@ def _report(
     )
 
 
-def _result(judgement: Judgement, command: Sequence[str]) -> Result:
+def _result(judgement: Judgement, command: Sequence[str], files: Mapping[str, str]) -> Result:
     findings = tuple(map(_finding, judgement.violations))
     repro = ""
     if findings:
-        scenario = judgement.case.split("/")[0] if judgement.rule.scope == "scenario" else judgement.case
+        name = judgement.case.split("/")[0]
+        scenario = files.get(name, name if judgement.rule.scope == "scenario" else judgement.case)
         repro = shlex.join([*command, "--scenario", scenario, "--contract", judgement.rule.id])
     return Result(
         scenario=judgement.case,

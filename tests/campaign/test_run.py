@@ -4,13 +4,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import miles_sim.campaign.local
 from miles_sim.campaign.local import local
 from miles_sim.campaign.run import run
-from miles_sim.campaign.settings import CampaignSettings
+from miles_sim.campaign.settings import CampaignError, CampaignSettings
 from miles_sim.campaign.summary import Summary, Tally
 from miles_sim.campaign.unit import Unit
 from miles_sim.targets.catalog import UnknownTargetError
@@ -89,6 +93,35 @@ def test_what_kills_a_process_is_told_and_costs_nobody_else(tmp_path: Path, monk
     summary = run(settings, tmp_path, local(2))
     assert summary.by_contract == {"session/play-ends": 1}
     assert (summary.scenarios, summary.rollouts, summary.samples > 0) == (3, 11, True)
+
+
+def test_a_process_that_dies_while_scenarios_are_handed_out_loses_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Pool(ThreadPoolExecutor):
+        """Broken from its third scenario on; those that follow it are whole."""
+
+        made = 0
+
+        def __init__(self) -> None:
+            super().__init__(1)
+            Pool.made += 1
+            self.left = 2 if Pool.made == 1 else 8
+
+        def submit(self, *asked: Any) -> Future[Any]:  # type: ignore[override]
+            self.left -= 1
+            if self.left < 0:
+                raise BrokenProcessPool("a process died")
+            return super().submit(lambda: Unit(number=asked[-1], session="v2", rollouts=4))
+
+    monkeypatch.setattr(miles_sim.campaign.local, "_pool", lambda settings, workers: Pool())
+    assert sorted(unit.number for unit in local(2)(SETTINGS, range(8))) == list(range(8))
+
+
+def test_a_runner_that_leaves_a_scenario_out_is_refused(tmp_path: Path) -> None:
+    def all_but_one(settings: CampaignSettings, numbers: Sequence[int]) -> Iterator[Unit]:
+        yield from (Unit(number=number, session="v2", rollouts=4) for number in numbers if number != 2)
+
+    with pytest.raises(CampaignError, match=r": unit 2 of 5 was never given by the runner$"):
+        run(SETTINGS, tmp_path, all_but_one)
 
 
 def test_a_target_that_cannot_be_opened_is_one_error_for_any_number_of_processes(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -163,6 +164,30 @@ def test_verify_exits_1_where_something_is_violated_and_says_how_to_see_it(tmp_p
     assert result.exit_code == 1
     (repro,) = (line.split() for line in result.output.splitlines() if line.startswith("    miles-sim verify"))
     assert _run(*repro[1:]).output == result.output
+
+
+@pytest.mark.parametrize("name", ["own", "linear"])
+def test_a_violation_in_a_scenario_file_is_shown_again_from_that_file(tmp_path: Path, name: str) -> None:
+    (tmp_path / "never.py").write_text(NEVER.replace("False", "case.scenario.title != 'My own'"), encoding="utf-8")
+    file = tmp_path / "my file.yaml"
+    file.write_text(f"name: {name}\ntitle: My own\nplan: {{steps: [{{do: say}}]}}\n", encoding="utf-8")
+    words = ["verify", "--contracts", str(tmp_path), "--scenario", str(file), "--contract", "house/never"]
+    (repro,) = {result["repro"] for result in json.loads(_run(*words, "--json", "-").stdout)["results"]}
+    again = _run(*shlex.split(repro)[1:])
+    assert again.exit_code == 1, again.output
+    assert repro in again.output
+
+
+def test_two_scenarios_of_one_name_are_refused(tmp_path: Path) -> None:
+    files = [tmp_path / "a.yaml", tmp_path / "b.yaml"]
+    for file in files:
+        file.write_text("name: linear\ntitle: My own\nplan: {steps: [{do: say}]}\n", encoding="utf-8")
+    both = _run("verify", *(f"--scenario={file}" for file in files))
+    assert (both.exit_code, both.stdout) == (2, "")
+    assert f"scenario: {files[0]} and {files[1]} are both named 'linear'" in both.stderr
+    beside = _run("verify", f"--scenario={files[0]}", "--scenario=lin*")
+    assert (beside.exit_code, beside.stdout) == (2, "")
+    assert f"scenario: {files[0]} and a built-in one are both named 'linear'" in beside.stderr
 
 
 @pytest.mark.parametrize("words", [["contracts"], ["verify", "--scenario", "tools/v2"]])

@@ -5,13 +5,15 @@ from typing import cast
 
 import pytest
 
+from miles_sim.scenarios import library
 from miles_sim.targets.base import TargetInfo
+from miles_sim.targets.reference import ReferenceTarget
 from miles_sim.verify import Case, Recorder, Rule, rule
 from miles_sim.verify.baseline import Baseline, Known
 from miles_sim.verify.judge import Judgement
 from miles_sim.verify.report import Report, Verdict
 from miles_sim.verify.rule import Place, Violation
-from miles_sim.verify.run import _report
+from miles_sim.verify.run import SelectionError, _report, verify
 
 INFO = cast(
     TargetInfo,
@@ -41,7 +43,7 @@ def judgement(case: str, verdict: Verdict, reason: str = "") -> Judgement:
 
 def report(*judgements: Judgement, complete: bool = True, baseline: Baseline | None = None) -> Report:
     rules: list[Rule] = [own_rule]
-    return _report(INFO, 0, rules, judgements, complete, baseline, ("miles-sim", "verify"))
+    return _report(INFO, 0, rules, judgements, complete, baseline, ("miles-sim", "verify"), {})
 
 
 def known(*cases: str) -> Baseline:
@@ -97,7 +99,7 @@ def test_a_baseline_entry_that_matches_nothing_is_reported_by_a_whole_run(
 def test_a_rule_over_sessions_that_the_target_lacks_is_not_applicable() -> None:
     both = replace(own_rule, needs=frozenset({"session.v1", "session.v2"}))
     info = cast(TargetInfo, {**INFO, "absent": {"session.v2": "it is linear"}})
-    made = _report(info, 0, [both], [], True, None, ())
+    made = _report(info, 0, [both], [], True, None, (), {})
     assert (made.contracts[0].verdict, made.contracts[0].reason) == (
         Verdict.NOT_APPLICABLE,
         "needs session.v2: it is linear",
@@ -114,3 +116,9 @@ def test_what_varies_may_hold_or_fail_and_its_entry_is_answered_either_way() -> 
     assert (failed.results[0].verdict, failed.holds) == (Verdict.KNOWN, True)
     other = report(judgement("b/v2", Verdict.PASS), baseline=baseline)
     assert other.unmatched_baseline == ("own/rule on a/v2",)
+
+
+async def test_two_cases_of_one_name_are_refused() -> None:
+    linear = library.load("linear")
+    with pytest.raises(SelectionError, match=r"^cases: 'linear/v2' is there 2 times$"):
+        await verify([(linear, "v2"), (linear, "v1"), (linear, "v2")], ReferenceTarget(), [own_rule])
