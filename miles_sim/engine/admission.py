@@ -19,7 +19,7 @@ class Admission:
     def __init__(self, engine: "Engine", wire: Wire) -> None:
         self.wire = wire
         self._adapters = engine.adapters
-        self._context = engine.settings.context_length
+        self._context, self._longest = engine.settings.context_length, engine.settings.longest
 
     def admit(
         self, prompt: Prompt, sampling: Sampling, want: Want, lora: str | None, *, hidden_states: Any
@@ -41,6 +41,7 @@ class Admission:
             prompt.size,
             sampling.max_new_tokens,
             self._context,
+            self._longest,
             may_fill=self.wire.profile.may_fill_context,
         )
 

@@ -58,13 +58,7 @@ def pieces_of(
     wire: Wire, request: ChatRequest, sampling: Sampling, answered: Answered, *, triples: bool = True
 ) -> Pieces:
     """`triples`: whether the answer has any use for them."""
-    text = text_of(
-        answered.output_ids,
-        answered.finish_reason,
-        wire.tokenizer,
-        no_stop_trim=sampling.no_stop_trim,
-        skip_special_tokens=sampling.skip_special_tokens,
-    )
+    text = text_of(answered.output_ids, answered.finish_reason, wire.tokenizer, wire.trim(sampling))
     if not request.logprobs:
         return Pieces(text, None, None)
     ids, spelled = answered.output_ids, numbers(answered.logprobs)

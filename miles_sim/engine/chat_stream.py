@@ -70,11 +70,7 @@ class ChatStream:
         self._choices = [
             _Choice(
                 flight,
-                TextStream(
-                    wire.tokenizer,
-                    no_stop_trim=sampling.no_stop_trim,
-                    skip_special_tokens=sampling.skip_special_tokens,
-                ),
+                TextStream(wire.tokenizer, wire.trim(sampling)),
                 reader,
             )
             for flight in flights

@@ -140,13 +140,7 @@ def _choice(
     index: int,
     head: str,
 ) -> dict[str, Any]:
-    text = text_of(
-        answered.output_ids,
-        answered.finish_reason,
-        wire.tokenizer,
-        no_stop_trim=sampling.no_stop_trim,
-        skip_special_tokens=sampling.skip_special_tokens,
-    )
+    text = text_of(answered.output_ids, answered.finish_reason, wire.tokenizer, wire.trim(sampling))
     logprobs = None
     if request.logprobs is not None:
         logprobs = _logprobs(wire, request, meta_info(wire, want, finished(answered)), prompt=request.echoes_logprobs)
@@ -215,12 +209,7 @@ class CompletionStream:
         self._heads = echoes(request, wire.tokenizer) if request.echo else []
         self._counts = [Counts() for _ in flights]
         self._id = ""
-        self._texts = [
-            TextStream(
-                wire.tokenizer, no_stop_trim=sampling.no_stop_trim, skip_special_tokens=sampling.skip_special_tokens
-            )
-            for _ in flights
-        ]
+        self._texts = [TextStream(wire.tokenizer, wire.trim(sampling)) for _ in flights]
 
     def feed(self, index: int, step: Step, weight_version: str) -> Iterator[bytes]:
         """The piece of one step; `weight_version`: the engine's."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from miles_sim.engine.finish import text_of
+from miles_sim.engine.finish import Trim, text_of
 from miles_sim.engine.flight import Reason
 from miles_sim.tokenizer import ByteTokenizer
 
@@ -24,10 +24,9 @@ class TextStream:
     beginning of a stop string). Nor is anything let out twice, which SGLang does where a step of several ids ends
     within a character twice in a row."""
 
-    def __init__(self, tokenizer: ByteTokenizer, *, no_stop_trim: bool, skip_special_tokens: bool) -> None:
+    def __init__(self, tokenizer: ByteTokenizer, trim: Trim) -> None:
         self._tokenizer = tokenizer
-        self._no_stop_trim = no_stop_trim
-        self._skip = skip_special_tokens
+        self._trim = trim
         self._pending: list[int] = []
         """Ids whose text is not settled."""
         self._settled = 0
@@ -38,7 +37,7 @@ class TextStream:
     def push(self, ids: Sequence[int]) -> str:
         """What can be told after these ids too."""
         self._pending.extend(ids)
-        text = self._tokenizer.decode(self._pending, skip_special_tokens=self._skip)
+        text = self._tokenizer.decode(self._pending, skip_special_tokens=self._trim.skip_special_tokens)
         if text and not text.endswith(_BROKEN):
             said = text[self._ahead :]
             self._pending, self._settled, self._ahead = [], self._settled + len(text), 0
@@ -50,13 +49,7 @@ class TextStream:
 
     def end(self, output_ids: Sequence[int], reason: Reason) -> str:
         """What is left to tell of the whole output."""
-        text = text_of(
-            output_ids,
-            reason,
-            self._tokenizer,
-            no_stop_trim=self._no_stop_trim,
-            skip_special_tokens=self._skip,
-        )
+        text = text_of(output_ids, reason, self._tokenizer, self._trim)
         return text[self._settled + self._ahead :]
 
 

@@ -59,7 +59,7 @@ class Model:
         self, reply: Reply, prompt: Prompt, sampling: Sampling, key: bytes
     ) -> tuple[list[int], dict[str, Any], list[float] | None]:
         """Output ids, finish reason, and logprobs where sampling has moved them."""
-        room = self._settings.context_length - prompt.size - CONTEXT_MARGIN
+        room = self._settings.longest - prompt.size - CONTEXT_MARGIN
         limit = room if sampling.max_new_tokens is None else min(sampling.max_new_tokens, room)
         random = seeding.Stream(key, "text")
         if reply.tokens >= limit and sampling.bounded_only and self._only_text(reply):

@@ -11,6 +11,7 @@ from miles_sim.engine.drawing import Model
 from miles_sim.engine.errors import RequestError
 from miles_sim.engine.flight import Answered, Asked, Flight, Step
 from miles_sim.engine.log import Attempts, GenerationLog
+from miles_sim.engine.packed import WIDTH
 from miles_sim.engine.prefix_cache import PrefixCache
 from miles_sim.engine.prompt import Prompt
 from miles_sim.engine.release import release
@@ -56,7 +57,9 @@ class Engine:
         self.requests_open = 0
         """HTTP requests under way."""
         self.prefix_cache = PrefixCache(settings.cache_tokens)
-        self.scheduler = Scheduler(settings, self.prefix_cache, finished=self._enter, seed=seed)
+        self.scheduler = Scheduler(
+            settings, self.prefix_cache, finished=self._enter, seed=seed, by_span=self.profile.weight_versions
+        )
         self._model = Model(settings, self.profile, self.tokenizer, seed=seed)
         self._attempts = Attempts(settings.ledger.questions)
         self._log = GenerationLog(settings.ledger)
@@ -117,7 +120,8 @@ class Engine:
         a request of that `rid` is under way.
         """
         if rid in self.scheduler.flights:
-            raise RequestError(f"Duplicate request ID detected: {rid}")
+            listed = self.release.duplicate_rid == "listed"
+            raise RequestError(f"Duplicate request {f'IDs detected: {[rid]}' if listed else f'ID detected: {rid}'}")
         question = prompt.question(sampling, lora)
         attempt = self._attempts.next(question)
         prompt = self._log.known(question, prompt)
@@ -169,7 +173,7 @@ class Engine:
         self.statistics.count(answered)
         if self.by_streaming:
             self.by_streaming[answered.asked.streamed].count(answered)
-        self._log.append(answered, flight.packed)
+        self._log.append(answered, flight.packed[: len(answered.output_ids) * WIDTH])
 
     def close(self) -> None:
         """Close what is open: the file to which the ledger is spooled."""

@@ -87,18 +87,22 @@ def _reads(ids: Sequence[int], string: str, tokenizer: ByteTokenizer) -> int:
     return bisect_left(range(len(ids) + 1), True, key=has)
 
 
-def text_of(
-    output_ids: Sequence[int],
-    reason: dict[str, Any],
-    tokenizer: ByteTokenizer,
-    *,
-    no_stop_trim: bool,
-    skip_special_tokens: bool,
-) -> str:
-    """The reply's text: a matched stop token or string is cut off unless `no_stop_trim` (detokenizer_manager.py)."""
-    matched = None if no_stop_trim else reason.get("matched")
-    ids = output_ids[:-1] if isinstance(matched, int) and matched else output_ids
-    text = tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
-    if isinstance(matched, str) and matched in text:
-        return text[: text.index(matched)]
-    return text
+class Trim(NamedTuple):
+    """What of a reply's text is told (detokenizer_manager.py `trim_matched_stop`)."""
+
+    no_stop_trim: bool = False
+    """The stop token or string that was matched stays."""
+    skip_special_tokens: bool = True
+    behind_string: bool = True
+    """Where a stop string stays, the text ends with it; else with the id that completes it."""
+
+
+def text_of(output_ids: Sequence[int], reason: dict[str, Any], tokenizer: ByteTokenizer, trim: Trim) -> str:
+    """The reply's text."""
+    kept, matched = trim.no_stop_trim, reason.get("matched")
+    ids = output_ids[:-1] if isinstance(matched, int) and matched and not kept else output_ids
+    text = tokenizer.decode(ids, skip_special_tokens=trim.skip_special_tokens)
+    if not isinstance(matched, str) or matched not in text or (kept and not trim.behind_string):
+        return text
+    end = text.index(matched)
+    return text[: end + len(matched)] if kept else text[:end]

@@ -14,13 +14,7 @@ from miles_sim.engine.wire import Want, Wire, finished, meta_info, stepped
 def generate_answer(wire: Wire, want: Want, sampling: Sampling, answered: Answered) -> dict[str, Any]:
     """The object of one finished request."""
     values = {
-        "text": text_of(
-            answered.output_ids,
-            answered.finish_reason,
-            wire.tokenizer,
-            no_stop_trim=sampling.no_stop_trim,
-            skip_special_tokens=sampling.skip_special_tokens,
-        ),
+        "text": text_of(answered.output_ids, answered.finish_reason, wire.tokenizer, wire.trim(sampling)),
         "output_ids": answered.output_ids,
         "meta_info": meta_info(wire, want, finished(answered)),
     }
@@ -36,9 +30,7 @@ class GenerateStream:
     def __init__(self, wire: Wire, want: Want, sampling: Sampling, flight: Flight, *, index: int | None) -> None:
         """`index`: place in a batch."""
         self._wire, self._want, self._flight, self._index = wire, want, flight, index
-        self._text = TextStream(
-            wire.tokenizer, no_stop_trim=sampling.no_stop_trim, skip_special_tokens=sampling.skip_special_tokens
-        )
+        self._text = TextStream(wire.tokenizer, wire.trim(sampling))
         self._told: list[str] = []
 
     def feed(self, step: Step, weight_version: str) -> dict[str, Any]:

@@ -125,7 +125,7 @@ class Info:
         values = {
             "status": "ready",
             "max_total_num_tokens": engine.max_total_tokens,
-            "max_req_input_len": engine.settings.context_length - INPUT_MARGIN,
+            "max_req_input_len": engine.settings.longest - INPUT_MARGIN,
             "startup_time": 0.0,
             "hicache_object_layout": _NO_LAYOUT,
             "launch_command": None,

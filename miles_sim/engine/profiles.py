@@ -178,6 +178,8 @@ class FinishWire(Document):
     """`max_new_tokens` over stop token and stop string; else it comes last."""
     stop_string_first: bool
     """A stop string over a stop token."""
+    behind_stop_string: bool
+    """A text that keeps its stop string (`no_stop_trim`) ends with it; else with the id that completes it."""
 
 
 class UsageWire(Document):

@@ -131,8 +131,11 @@ def _arguments(text: str, bad_arguments: BadArguments) -> Any:
     return value
 
 
-def check_length(prompt_tokens: int, max_new_tokens: int | None, context_length: int, *, may_fill: bool = True) -> None:
-    """`RequestError` for a prompt, or prompt and bound, that the context cannot hold.
+def check_length(
+    prompt_tokens: int, max_new_tokens: int | None, context_length: int, longest: int, *, may_fill: bool = True
+) -> None:
+    """`RequestError` for a prompt, or prompt and bound, that the context cannot hold, or a prompt that the KV cache
+    cannot. `longest`: ids of one request that there is room for in both (tp_worker.py: `max_req_len`).
 
     `may_fill`: prompt and bound together may be as long as the context (from 0.5.11).
 
@@ -150,7 +153,7 @@ def check_length(prompt_tokens: int, max_new_tokens: int | None, context_length:
             f"input messages and {max_new_tokens} tokens for the completion. Please reduce the number of tokens in "
             "the input messages or the completion to fit within the limit."
         )
-    longest = context_length - INPUT_MARGIN
+    longest -= INPUT_MARGIN
     if prompt_tokens >= longest:
         raise RequestError(
             f"Input length ({prompt_tokens} tokens) exceeds the maximum allowed length ({longest} tokens). "

@@ -28,6 +28,8 @@ class Release(Document):
     weight_session: bool
     """Tensors and distributed weights are taken between `begin_weight_update` and `end_weight_update` alone."""
     weight_version_route: Literal["value", "gone"]
+    duplicate_rid: Literal["listed", "named"]
+    """How a request with an id that is under way is refused; 0.5.6 takes it, and mixes the two up."""
     lora_disabled: Literal["ignored", "refused"]
     """A request with an adapter on a server that serves none."""
     lora_tensors: Literal["serialized_tensors", "serialized_named_tensors"]

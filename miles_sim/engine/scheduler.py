@@ -22,6 +22,9 @@ from miles_sim.rows import RowsTruth
 PauseMode = Literal["abort", "retract", "in_place"]
 QUEUE_ABORTED: Reason = {"type": "abort", "message": "Abort in waiting queue"}
 """Of a request that waited (tokenizer_manager.py `_handle_abort_req`)."""
+UNASKED = 50
+"""Ids in a piece of what is not streamed, too (output_streamer.py `DEFAULT_FORCE_STREAM_INTERVAL`): a request that is
+aborted while it waits, retracted, is answered with the pieces that were sent."""
 QUEUE_FULL: Reason = {"type": "abort", "status_code": 503, "message": "The request queue is full."}
 
 
@@ -38,8 +41,10 @@ class Scheduler:
         *,
         finished: Callable[[Flight, Answered], None],
         seed: int = 0,
+        by_span: bool = True,
     ) -> None:
-        self._seed = seed
+        """`by_span`: an answer's weight version is that of its last id; else the engine's when it is given."""
+        self._seed, self._by_span = seed, by_span
         self.weight_version = settings.weight_version
         self.paused: PauseMode | None = None
         self.flights: OrderedDict[str, Flight] = OrderedDict()
@@ -332,8 +337,8 @@ class Scheduler:
             self.running.pop(flight, None)
             self._frozen.pop(flight, None)
         if flight.steps and self._settings.prefix_cache:
-            asked = flight.asked
-            self._cache.add(asked.prompt.packed, flight.packed, question=asked.question, space=asked.space)
+            asked, output = flight.asked, b"" if from_queue else flight.packed  # it lost its KV when it was retracted
+            self._cache.add(asked.prompt.packed, output, question=asked.question, space=asked.space)
         self._finished(flight, answered)
         flight.moved()
         if self.waiting:
@@ -343,11 +348,14 @@ class Scheduler:
 
     def _answered(self, flight: Flight, reason: Reason, at: int, from_queue: bool) -> Answered:
         drawn, length, settings = flight.drawn, flight.length, self._settings
+        if from_queue and not flight.asked.streamed:
+            length -= length % UNASKED
         whole = length == len(drawn.output_ids)
         spec = None
         if drawn.drafts is not None and settings.speculative is not None:
             spec = truth(drawn.drafts[: max(flight.steps - 1, 0)], settings.speculative)
-        spans = spans_of([*flight.versions, (self.weight_version, length)]) if flight.versions else []
+        versions = [*flight.versions, (self.weight_version, length)]
+        spans = spans_of([(version, min(end, length)) for version, end in versions]) if flight.versions else []
         return Answered(
             asked=flight.asked,
             misbehaved=drawn.misbehaved,
@@ -355,7 +363,7 @@ class Scheduler:
             logprobs=drawn.logprobs if whole else drawn.logprobs[:length],
             finish_reason=reason,
             cached_tokens=flight.cached_tokens,
-            weight_version=spans[-1].version if spans else self.weight_version,
+            weight_version=spans[-1].version if spans and self._by_span else self.weight_version,
             timing=Timing(max(flight.started - flight.arrived, 0), flight.first_token, at),
             weight_versions=tuple(spans) if len(spans) > 1 else (),
             retractions=flight.retractions,

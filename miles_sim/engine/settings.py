@@ -91,7 +91,8 @@ class EngineSettings(Document):
     prefix_cache: bool = True
     """Off: `cached_tokens` is 0 for every request, as under `--disable-radix-cache`."""
     cache_tokens: int | None = Field(default=None, ge=1)
-    """Ids that the prefix cache holds; what was used least recently goes first. None: all."""
+    """Ids that the KV cache holds, so the most for one request and all that is kept of earlier ones, of which what was
+    used least recently goes first. None: no bound."""
     ledger: LedgerSettings = LedgerSettings()
     tool_call_parser: Literal["family", "qwen25", "deepseekv3", "deepseekv31", "glm45", "kimi_k2"] | None = "family"
     """SGLang's `--tool-call-parser`; `family`: the one for the tokenizer's format; None: calls stay text."""
@@ -120,6 +121,11 @@ class EngineSettings(Document):
     rules: tuple[ReplyRule, ...] = ()
     """First match wins; a request that none matches gets `default_reply`."""
     default_reply: Reply = Reply()
+
+    @property
+    def longest(self) -> int:
+        """Ids of one request that there is room for."""
+        return min(self.context_length, self.cache_tokens or self.context_length)
 
     @property
     def parsers(self) -> tuple[str | None, str | None]:

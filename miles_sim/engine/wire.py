@@ -9,11 +9,13 @@ import orjson
 
 from miles_sim.engine.clock import Timing
 from miles_sim.engine.experts import payload
+from miles_sim.engine.finish import Trim
 from miles_sim.engine.flight import Answered, Flight, Reason, Step
 from miles_sim.engine.fragments import Fragments, numbers
 from miles_sim.engine.logprobs import Place, place_draws, prompt_logprobs
 from miles_sim.engine.profiles import Profile
 from miles_sim.engine.prompt import Prompt
+from miles_sim.engine.sampling import Sampling
 from miles_sim.tokenizer import FIRST_PIECE, ByteTokenizer
 
 
@@ -53,6 +55,9 @@ class Wire:
     def counts_thoughts(self) -> bool:
         """The release counts the ids of a thought."""
         return any(entry.key == "reasoning_tokens" for entry in self.profile.meta_info)
+
+    def trim(self, sampling: Sampling) -> Trim:
+        return Trim(sampling.no_stop_trim, sampling.skip_special_tokens, self.profile.finish.behind_stop_string)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from miles_sim.engine.detokenizer import TextStream
+from miles_sim.engine.finish import Trim
 from miles_sim.tokenizer import ByteTokenizer
 
 TOKENIZER = ByteTokenizer()
@@ -14,7 +15,7 @@ PIECES = st.lists(st.sampled_from(["a", "字", "é", "🙂", " ", "\n", "word "]
 
 
 def told(ids: list[int], cuts: list[int], reason: dict[str, Any], **how: bool) -> list[str]:
-    stream = TextStream(TOKENIZER, **{"no_stop_trim": False, "skip_special_tokens": True, **how})
+    stream = TextStream(TOKENIZER, Trim(**how))
     said, at = [], 0
     for cut in sorted(cuts):
         said.append(stream.push(ids[at : max(cut, at)]))

@@ -37,3 +37,10 @@ def test_a_reply_that_is_not_looked_through_is_the_one_that_is(
     )
     assert plain._replace(logprobs=()) == searched._replace(logprobs=())
     assert [*plain.logprobs] == [*searched.logprobs]
+
+
+def test_a_reply_ends_where_the_kv_cache_is_full() -> None:
+    settings = EngineSettings(cache_tokens=64, default_reply=Reply(tokens=100))
+    model = Model(settings, load(settings.profile), ByteTokenizer("chatml"), seed=0)
+    drawn = model.draw(Prompt(tuple(range(40)), "go"), Sampling(max_new_tokens=100), b"k" * 16, 0)
+    assert (len(drawn.output_ids), drawn.finish_reason) == (22, {"type": "length", "length": 22})

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from miles_sim.engine.finish import Bounds, ending, text_of
+from miles_sim.engine.finish import Bounds, Trim, ending, text_of
 from miles_sim.tokenizer import ByteTokenizer
 
 TOKENIZER = ByteTokenizer()
@@ -90,12 +90,17 @@ def test_an_ending_is_the_first_of_all_bounds(text: str, limit: int, stop: tuple
 
 def test_text_is_without_the_matched_stop_unless_asked_for() -> None:
     token, string = {"type": "stop", "matched": STOP}, {"type": "stop", "matched": "two"}
-    cut = {"no_stop_trim": False, "skip_special_tokens": True}
-    whole = {"no_stop_trim": True, "skip_special_tokens": False}
-    assert text_of(said("abc"), token, TOKENIZER, **cut) == "abc"
-    assert text_of(said("abc"), token, TOKENIZER, **whole) == "abc<|im_end|>"
-    assert text_of(TOKENIZER.encode("one two"), string, TOKENIZER, **cut) == "one "
-    assert text_of(TOKENIZER.encode("one two"), string, TOKENIZER, **whole) == "one two"
+    cut, whole = Trim(), Trim(no_stop_trim=True, skip_special_tokens=False)
+    assert text_of(said("abc"), token, TOKENIZER, cut) == "abc"
+    assert text_of(said("abc"), token, TOKENIZER, whole) == "abc<|im_end|>"
+    assert text_of(TOKENIZER.encode("one two"), string, TOKENIZER, cut) == "one "
+    assert text_of(TOKENIZER.encode("one two"), string, TOKENIZER, whole) == "one two"
+
+
+@pytest.mark.parametrize(("behind", "told"), [(True, "one tw"), (False, "one two")])
+def test_a_kept_stop_string_ends_the_text_or_the_id_that_completes_it_does(behind: bool, told: str) -> None:
+    trim = Trim(no_stop_trim=True, behind_string=behind)
+    assert text_of(TOKENIZER.encode("one two"), {"type": "stop", "matched": "tw"}, TOKENIZER, trim) == told
 
 
 @pytest.mark.parametrize(("length_first", "kind"), [(True, "length"), (False, "stop")])

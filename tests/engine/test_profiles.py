@@ -234,6 +234,7 @@ BEHAVIOUR: dict[str, tuple[Callable[[profiles.Profile], Any], dict[int, Any], An
         False,
     ),
     "stop string first": (lambda p: p.finish.stop_string_first, {6: False, 16: True}, False),
+    "text ends behind a kept stop string": (lambda p: p.finish.behind_stop_string, {6: False, 16: True}, False),
     "length first": (lambda p: p.finish.length_first, {6: True, 20: False}, True),
     "may fill the context": (lambda p: p.may_fill_context, {6: False, 11: True}, False),
 }

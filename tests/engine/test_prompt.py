@@ -103,12 +103,20 @@ def test_what_the_context_cannot_hold_is_refused_in_the_releases_words(
     prompt: int, bound: int | None, message: str
 ) -> None:
     with pytest.raises(RequestError) as caught:
-        check_length(prompt, bound, 64)
+        check_length(prompt, bound, 64, 64)
     assert str(caught.value) == message
 
 
 def test_what_just_fits_passes() -> None:
-    check_length(57, 6, 64)
+    check_length(57, 6, 64, 64)
+
+
+def test_a_prompt_that_the_kv_cache_cannot_hold_is_refused() -> None:
+    check_length(33, 20, 64, 40)
+    with pytest.raises(
+        RequestError, match=r"Input length \(34 tokens\) exceeds the maximum allowed length \(34 tokens\)"
+    ):
+        check_length(34, 1, 64, 40)
 
 
 @pytest.mark.parametrize("ids", [(821,), (1, 2, 5_000), (-1,)])
@@ -123,7 +131,7 @@ def test_an_empty_prompt_is_refused() -> None:
 
 
 def test_prompt_and_bound_may_fill_the_context_where_the_release_lets_them() -> None:
-    check_length(40, 24, 64, may_fill=True)
+    check_length(40, 24, 64, 64, may_fill=True)
     for full, bound in ((False, 24), (True, 25)):
         with pytest.raises(RequestError, match="Requested token count exceeds"):
-            check_length(40, bound, 64, may_fill=full)
+            check_length(40, bound, 64, 64, may_fill=full)

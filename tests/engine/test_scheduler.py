@@ -91,10 +91,17 @@ def test_what_has_to_wait_is_not_had_at_once(make_engine: Make) -> None:
         at_once(engine.chat(b'{"messages": [{"role": "user", "content": "hi"}]}'))
 
 
-async def test_an_id_under_way_is_refused_and_leaves_no_trace(make_engine: Make) -> None:
-    engine = make_engine(latency=VIRTUAL)
+@pytest.mark.parametrize(
+    ("profile", "words"),
+    [
+        ("miles-rl-0.0.2", r"^Duplicate request IDs detected: \['mine'\]$"),
+        ("sglang-0.5.11", "^Duplicate request ID detected: mine$"),
+    ],
+)
+async def test_an_id_under_way_is_refused_and_leaves_no_trace(make_engine: Make, profile: str, words: str) -> None:
+    engine = make_engine(profile=profile, latency=VIRTUAL)
     flight = ask(engine, rid="mine")
-    with pytest.raises(RequestError, match="Duplicate request ID detected: mine"):
+    with pytest.raises(RequestError, match=words):
         ask(engine, rid="mine")
     await flight
     assert (await ask(engine, rid="mine")).generation.attempt == 1
@@ -266,14 +273,33 @@ async def test_retracted_requests_go_on_in_order_behind_those_that_waited(make_e
     assert [reason(await flight)["type"] for flight in flights] == ["length"] * 3
 
 
-async def test_a_retracted_request_that_is_aborted_gives_what_it_had(make_engine: Make) -> None:
-    engine = make_engine(latency=VIRTUAL)
-    flight = ask(engine)
-    await passes(flight, 3)
+@pytest.mark.parametrize(("streamed", "passed", "told"), [(True, 3, 3), (False, 3, 0), (False, 60, 50)])
+async def test_a_retracted_request_that_is_aborted_gives_what_was_sent_and_leaves_its_prompt_cached(
+    make_engine: Make, streamed: bool, passed: int, told: int
+) -> None:
+    engine = make_engine(latency=VIRTUAL, default_reply={"tokens": 200})
+    flight = ask(engine, tokens=1_000, streamed=streamed)
+    steps = await passes(flight, passed)
     await engine.scheduler.pause("retract")
     engine.scheduler.abort(flight.id)
     answered = await flight
-    assert (answered.from_queue, len(answered.generation.output_ids)) == (True, 3)
+    assert (answered.from_queue, answered.generation.output_ids) == (True, steps[-1].ids[:told])
+    engine.scheduler.resume()
+    went_on = ask(engine, *flight.asked.prompt_ids, *steps[-1].ids, 1)
+    assert (await went_on).cached_tokens == flight.asked.prompt.size
+
+
+@pytest.mark.parametrize(("profile", "version"), [("sglang-0.5.16", "2"), ("sglang-0.5.23", "1")])
+async def test_an_answer_without_spans_tells_the_version_of_the_time_when_it_is_given(
+    make_engine: Make, profile: str, version: str
+) -> None:
+    engine = make_engine(profile=profile, latency=VIRTUAL, weight_version="1")
+    flight = ask(engine, tokens=70, streamed=True)
+    await passes(flight, 3)
+    await engine.scheduler.pause("retract")
+    await engine.scheduler.change_weights("2", flush=None)
+    engine.scheduler.abort(flight.id)
+    assert (await flight).weight_version == version
 
 
 async def test_aborting_what_stands_still_ends_it_with_what_it_has(make_engine: Make) -> None:
