@@ -39,7 +39,8 @@ def collect(
 ) -> Collected:
     """Samples of one session: v1 takes all records as one path, v2 makes one sample of each leaf that is picked.
 
-    AssemblyError where records do not fit together, a hook fails, or the agent's metadata is not JSON.
+    AssemblyError where records do not fit together, a hook fails, or the agent's metadata is not JSON; SettingsError
+    for a hook that cannot be had.
     """
     if not isinstance(agent_metadata, dict | None):
         raise AssemblyError(f"agent metadata: {type(agent_metadata).__name__} is not a dict or None")

@@ -56,7 +56,7 @@ class GenerateInput:
     """The session server; of several, one is chosen by what the sample is, see `session_server`."""
     client: httpx.AsyncClient
     evaluation: bool = False
-    """Nothing here depends on it; agents and hooks of one's own may."""
+    """Read by nothing here, and given to neither the agent nor the hooks: for what wraps `generate`, as in miles."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,10 @@ async def generate(input: GenerateInput) -> GenerateOutput:
     """Samples of one rollout.
 
     An agent that raises costs nothing that was generated: the samples carry `metadata["agent_error"]`; so it is with
-    one that raises `asyncio.CancelledError` by itself. Where collecting times out or its connection breaks, or nothing
-    was generated, the result is one aborted copy of the input. RolloutIdentityError before the agent runs;
-    AssemblyError where the session's records, the hooks or the agent's metadata are at fault; SessionError where the
-    session server answers with an error.
+    one that raises `asyncio.CancelledError` by itself. Where collecting times out, its connection breaks or its answer
+    is not coded as it says, or where nothing was generated, the result is one aborted copy of the input.
+    RolloutIdentityError before the agent runs; AssemblyError where the session's records, the hooks or the agent's
+    metadata are at fault; SessionError where no session can be opened, or the session server answers with an error.
 
     Made again is what changes nothing when it is: the collect and the delete request, where a connection breaks
     (`collect_tries`, within `collect_timeout`). Never: the open request, whose answer alone knows the session; what was
@@ -184,7 +184,7 @@ async def _opened(input: GenerateInput) -> str:
 async def _close(input: GenerateInput, opening: "asyncio.Future[str]") -> None:
     try:
         session = await opening
-    except SessionError:
+    except Exception:  # there is no session, and what is raised in the end is the cancellation
         return
     await _delete(input, session)
 
@@ -196,7 +196,7 @@ async def _open(input: GenerateInput) -> str:
         response = await input.client.post(f"{base}/sessions", json={}, timeout=timeout)
         _check(response, "open")
         return f"{base}/sessions/{response.json()['session_id']}"
-    except (httpx.TransportError, KeyError, TypeError, ValueError) as error:
+    except (httpx.RequestError, httpx.InvalidURL, KeyError, TypeError, ValueError) as error:
         if isinstance(error, RolloutError):
             raise
         raise SessionError(f"open session: {type(error).__name__}: {error}") from error
@@ -241,7 +241,7 @@ async def _collect(input: GenerateInput, session: str, agent_metadata: dict[str,
     try:
         request = _tried(settings, lambda: input.client.post(f"{session}/samples", json=body, timeout=timeout))
         response = await within(timeout, request)
-    except (httpx.TransportError, asyncio.TimeoutError) as error:
+    except (httpx.RequestError, asyncio.TimeoutError) as error:
         logger.warning("collecting samples failed: %r", error)
         return None
     _check(response, "collect")
@@ -253,7 +253,7 @@ async def _delete(input: GenerateInput, session: str) -> None:
     try:
         request = _tried(input.settings, lambda: input.client.delete(session, timeout=timeout))
         await within(timeout, request)
-    except (httpx.HTTPError, asyncio.TimeoutError) as error:
+    except Exception as error:  # what is told or raised already stands
         logger.warning("deleting a session failed: %r", error)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from miles_sim.rollout.counters import PrefixCacheInfo, SpecInfo
 from miles_sim.rollout.errors import AssemblyError
+from miles_sim.rollout.replay import joined_rows
 from miles_sim.rollout.sample import REPLAY, Rows, Sample, Status
 from miles_sim.tokenizer import ChatTokenizer
 
@@ -147,14 +148,14 @@ def _spread(
 
 def _rows(turns: Sequence[Sample], name: str) -> Rows | None:
     """Each turn's own rows: from the last id before it on. Turns before the first with rows take that one's."""
-    parts: list[Rows] = []
+    parts: list[tuple[str, Rows]] = []
     begin = 0
-    for turn in turns:
+    for number, turn in enumerate(turns):
         rows = getattr(turn, name)
         if rows is not None:
-            parts.append(rows[begin:])
+            parts.append((f"{name} of turn {number}", rows[begin:]))
             begin = len(rows)
-    return np.concatenate(parts) if parts else None
+    return joined_rows(parts) if parts else None
 
 
 def _metadata(turns: Sequence[Sample], gaps: Sequence[int]) -> dict[str, Any]:

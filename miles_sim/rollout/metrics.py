@@ -9,6 +9,8 @@ from miles_sim.rollout.counters import PrefixCacheInfo, SpecInfo
 from miles_sim.rollout.metrics_rewards import zero_std
 from miles_sim.rollout.sample import Sample, Status
 
+_READ = frozenset({"node_id", "response_id", "sampled", "span", "spec_info", "prefix_cache_info"})
+"""What is read of each entry of a sample's `lifecycle`."""
 CANNOT_TELL = "render_failed"
 """Kind of a `tito_session_mismatch` entry that says nothing about the ids."""
 
@@ -75,7 +77,7 @@ def summary(name: str, values: Sequence[float]) -> dict[str, float]:
 def segments(sample: Sample) -> list[Mapping[str, Any]] | None:
     """The generations that `metadata["lifecycle"]` tells of; None where it is not ours."""
     found = sample.metadata.get("lifecycle")
-    if isinstance(found, list) and all(isinstance(s, Mapping) and "node_id" in s for s in found):
+    if isinstance(found, list) and all(isinstance(s, Mapping) and s.keys() >= _READ for s in found):
         return found
     return None
 
@@ -128,7 +130,7 @@ def _dropped(samples: Sequence[Sample]) -> dict[str, float]:
     most: dict[Any, tuple[int, int, str | None]] = {}
     totals: dict[str, float] = {}
     for row, sample in enumerate(samples):
-        told = [segment for segment in segments(sample) or [] if "sampled" in segment]
+        told = segments(sample) or []
         for segment in told:
             span = segment["span"]
             key = (rollout_key(sample, row), segment["node_id"], segment["response_id"])

@@ -46,7 +46,7 @@ def generated(samples: Sequence[Sample]) -> int:
     counts: dict[Any, int] = {}
     for row, sample in enumerate(samples):
         told = segments(sample)
-        if told is None or any("sampled" not in segment for segment in told):
+        if told is None:
             counts[row] = sample.effective_response_length
             continue
         for segment in told:

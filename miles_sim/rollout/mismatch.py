@@ -8,8 +8,6 @@ from typing import Any
 from miles_sim.rollout.record import Record
 from miles_sim.tokenizer import ChatTokenizer
 
-_OFFSETS = ("routed_experts_start_len", "indexer_topk_start_len")
-
 
 def template_mismatch(path: Sequence[Record], tokenizer: ChatTokenizer) -> list[dict[str, Any]]:
     """Differences between what the engine was given between its replies and the canonical rendering, in order.
@@ -36,12 +34,11 @@ def template_mismatch(path: Sequence[Record], tokenizer: ChatTokenizer) -> list[
 
 def _canonical(path: Sequence[Record], tokenizer: ChatTokenizer) -> list[int]:
     final = path[-1]
-    options = {key: value for key, value in final.request_options.items() if key not in _OFFSETS}
     return tokenizer.render(
         [*final.request_messages, final.message],
         tools=final.tools,
         add_generation_prompt=False,
-        template_options=options or None,
+        template_options=final.request_options or None,
     )
 
 

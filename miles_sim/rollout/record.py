@@ -34,6 +34,8 @@ class Record:
     """Unix seconds, decoration only."""
     committed_at: float = 0.0
     request_options: Mapping[str, Any] = field(default_factory=dict)
-    """Template options and replay offsets that this request carried."""
+    """Template options that this request carried."""
+    replay_offsets: Mapping[str, int] = field(default_factory=dict)
+    """First replay rows that the engine was asked for, under the request field's name; empty: from the first on."""
     concurrent_with: frozenset[int] = frozenset()
     """`seq` of siblings that were under way when this request was positioned: twins, not retries."""

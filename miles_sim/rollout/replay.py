@@ -68,14 +68,28 @@ def stitch(
     """
     if all(record.meta_info.get(replay.meta_info) is None for record, _ in turns):
         return None
-    parts, begin = [], 0
+    parts: list[tuple[str, Rows]] = []
+    begin = 0
     for record, end in turns:
         passed = len(record.prompt_ids) + len(record.output_ids) - 1
         until = max(min(end, passed), begin)
-        parts.append(_rows(replay, record, settings, begin, until))
+        rows = _rows(replay, record, settings, begin, until)
+        parts.append((f"record {record.seq}: meta_info.{replay.meta_info}", rows))
         begin = until
-    rows = np.concatenate(parts) if len(parts) > 1 else parts[0]
-    return np.ascontiguousarray(rows[: max(total_ids - 1, 0)])
+    return joined_rows(parts)[: max(total_ids - 1, 0)]
+
+
+def joined_rows(parts: Sequence[tuple[str, Rows]]) -> Rows:
+    """A copy of all rows in a row; each part with the place that an error names.
+
+    AssemblyError where rows are of two shapes; a part without rows may be of any.
+    """
+    told = [part for part in parts if len(part[1])] or parts[:1]
+    first, shape = told[0][0], told[0][1].shape[1:]
+    for place, rows in told:
+        if rows.shape[1:] != shape:
+            raise AssemblyError(f"{place}: rows of shape {rows.shape[1:]}, but {shape} in {first}")
+    return np.concatenate([rows for _, rows in told])
 
 
 def _rows(replay: ReplayField, record: Record, settings: RolloutSettings, begin: int, until: int) -> Rows:
@@ -84,7 +98,7 @@ def _rows(replay: ReplayField, record: Record, settings: RolloutSettings, begin:
     payload = record.meta_info.get(replay.meta_info)
     if payload is None:
         raise AssemblyError(f"{place}: absent, though a later generation of the path has it")
-    start = record.request_options.get(replay.start) or 0
+    start = record.replay_offsets.get(replay.start, 0)
     count = len(record.prompt_ids) + len(record.output_ids) - 1 - start
     if not 0 <= start <= begin:
         raise AssemblyError(f"{place}: starts at row {start}, which leaves out row {begin}")

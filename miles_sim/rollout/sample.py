@@ -175,7 +175,8 @@ class Sample:
         media = self.multimodal_train_inputs
         if name != "rollout_routed_experts" or not media:
             return 0
-        counts = [n for key in ("mm_vision_num_patches", "mm_audio_num_tokens") for n in list(media.get(key) or [])]
+        told = [media.get(key) for key in ("mm_vision_num_patches", "mm_audio_num_tokens")]
+        counts = [n for value in told if value is not None for n in value]
         extra = sum(int(n) - 1 for n in counts)
         rows = self.rollout_routed_experts
         return extra if rows is not None and len(rows) == len(self.tokens) - 1 + extra else 0

@@ -1,13 +1,14 @@
 """Which leaves of a tree become samples, and what they are given: the two hooks and their defaults."""
 
 import copy
-import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from miles_sim.rollout.errors import AssemblyError
+from miles_sim.rollout.hook import hook_name, resolve_hook
 from miles_sim.rollout.sample import RESERVED, Sample
+from miles_sim.rollout.settings import RolloutSettings
 
 SessionMetadata = Mapping[str, Any]
 Hook = Callable[[list[Sample], dict[str, Any]], list[Sample]]
@@ -102,40 +103,42 @@ PICKERS: dict[str, Hook] = {"drop_retries": drop_retries, "keep_all": keep_all}
 POSTPROCESSORS: dict[str, Hook] = {"default": default_postprocess}
 
 
+def has_own_hooks(settings: RolloutSettings) -> bool:
+    """Whether a hook is not a built-in one; SettingsError for one that cannot be had."""
+    picker = resolve_hook("sample_picker", settings.sample_picker, PICKERS)
+    postprocessor = resolve_hook("sample_postprocessor", settings.sample_postprocessor, POSTPROCESSORS)
+    return picker not in PICKERS.values() or postprocessor not in POSTPROCESSORS.values()
+
+
 def pick(samples: list[Sample], session_metadata: dict[str, Any], hook: str | Hook) -> list[Sample]:
-    """Run a picker; AssemblyError names it if it raises or returns anything but some of `samples`, each once."""
-    place = f"sample_picker {_name(hook)}"
-    picked = _run(resolve(hook, PICKERS, "sample_picker"), samples, session_metadata, place)
-    allowed = {id(sample) for sample in samples}
-    if any(id(sample) not in allowed for sample in picked):
+    """Run a picker; AssemblyError names it if it raises or returns anything but some of `samples`, each once.
+
+    It leaves `leaf` and `lifecycle` of their metadata as they are: what comes after it reads them.
+    """
+    place = f"sample_picker {hook_name(hook)}"
+    function = resolve_hook("sample_picker", hook, PICKERS)
+    own = function not in PICKERS.values()
+    told = {id(sample): _path_told(sample) if own else "" for sample in samples}
+    picked = _run(function, samples, session_metadata, place)
+    if any(id(sample) not in told for sample in picked):
         raise AssemblyError(f"{place}: returned a sample that is none of its input")
+    if own and any(_path_told(sample) != told[id(sample)] for sample in picked):
+        raise AssemblyError(
+            f"{place}: changed metadata.leaf or metadata.lifecycle of a sample, which a picker leaves as they are"
+        )
     return picked
+
+
+def _path_told(sample: Sample) -> str:
+    """What a sample tells of its path, spelt out, so that no change of it goes unseen."""
+    metadata: Any = sample.metadata
+    return repr([metadata.get(key) for key in ("leaf", "lifecycle")]) if isinstance(metadata, dict) else ""
 
 
 def postprocess(samples: list[Sample], session_metadata: dict[str, Any], hook: str | Hook) -> list[Sample]:
     """Run a post-processor; AssemblyError names it if it raises or returns anything but samples, each once."""
-    function = resolve(hook, POSTPROCESSORS, "sample_postprocessor")
-    return _run(function, samples, session_metadata, f"sample_postprocessor {_name(hook)}")
-
-
-def resolve(hook: str | Hook, built_in: Mapping[str, Hook], setting: str) -> Hook:
-    """A hook by name, by dotted path (`pkg.mod.fn` or `pkg.mod:fn`), or itself; AssemblyError names the setting."""
-    if not isinstance(hook, str):
-        if not callable(hook):
-            raise AssemblyError(f"{setting}: {hook!r} is not a name, a dotted path or a function")
-        return hook
-    if hook in built_in:
-        return built_in[hook]
-    module, _, name = hook.replace(":", ".").rpartition(".")
-    if not module:
-        raise AssemblyError(f"{setting}: {hook!r} is not one of {sorted(built_in)}, nor a dotted path")
-    try:
-        function: Any = getattr(importlib.import_module(module), name)
-    except Exception as error:
-        raise AssemblyError(f"{setting}: {hook!r} cannot be imported: {type(error).__name__}: {error}") from error
-    if not callable(function):
-        raise AssemblyError(f"{setting}: {hook!r} is {type(function).__name__}, not a function")
-    return function  # type: ignore[no-any-return]
+    function = resolve_hook("sample_postprocessor", hook, POSTPROCESSORS)
+    return _run(function, samples, session_metadata, f"sample_postprocessor {hook_name(hook)}")
 
 
 def _run(hook: Hook, samples: list[Sample], session_metadata: dict[str, Any], place: str) -> list[Sample]:
@@ -151,10 +154,6 @@ def _run(hook: Hook, samples: list[Sample], session_metadata: dict[str, Any], pl
     if len({id(sample) for sample in result}) != len(result):
         raise AssemblyError(f"{place}: returned a sample twice")
     return result
-
-
-def _name(hook: str | Hook) -> str:
-    return repr(hook if isinstance(hook, str) else getattr(hook, "__qualname__", type(hook).__name__))
 
 
 def _twins(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:

@@ -1,4 +1,7 @@
-"""What decides how a rollout is served, assembled and labelled. One object, validated when it is made."""
+"""What decides how a rollout is served, assembled and labelled. One object, validated when it is made.
+
+What a name or a dotted path stands for is looked up where it is used: by the session server, when it starts.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -21,9 +24,10 @@ class RolloutSettings:
     speculative_algorithm: str | None = None
     """None: speculative counters are not collected."""
     max_seq_len: int | None = None
-    """Most ids of a sample, prompt and observations included."""
+    """Most ids of a sample, prompt and observations included. The session server's own holds where a collect request
+    gives none, or null."""
     message_matcher: str | MessageMatcher = "strict"
-    """`strict`, `loose_tool_call`, `role_content_only`, or an own function of (stored, replayed) message."""
+    """`strict`, `loose_tool_call`, `role_content_only`, a dotted path, or a function of (stored, replayed) message."""
     sample_picker: str | Callable[..., Any] = "drop_retries"
     """`drop_retries`, `keep_all`, a dotted path, or a function of (samples, session_metadata)."""
     sample_postprocessor: str | Callable[..., Any] = "default"
@@ -70,6 +74,16 @@ class RolloutSettings:
             value = getattr(self, name)
             if not (value is None and nullable) and not _is_duration(value):
                 raise SettingsError(f"{name}: {value!r} is not a number of seconds above 0")
+        for name in _SWITCHES:
+            if type(getattr(self, name)) is not bool:
+                raise SettingsError(f"{name}: {getattr(self, name)!r} is not True or False")
+        for name in _NAMES:
+            if not isinstance(getattr(self, name), str | None):
+                raise SettingsError(f"{name}: {getattr(self, name)!r} is not None or a string")
+        for name in _FUNCTIONS:
+            value = getattr(self, name)
+            if not isinstance(value, str) and not callable(value):
+                raise SettingsError(f"{name}: {value!r} is not a name, a dotted path or a function")
         if not isinstance(self.template_options, Mapping):
             raise SettingsError(f"template_options: {self.template_options!r} is not a mapping")
 
@@ -88,6 +102,9 @@ _COUNTS = {
     "collect_tries": False,
 }
 """Whether each may be None."""
+_SWITCHES = ("routing_replay", "indexer_replay", "record_messages")
+_NAMES = ("speculative_algorithm", "lora_path")
+_FUNCTIONS = ("message_matcher", "sample_picker", "sample_postprocessor")
 _SECONDS = {"request_timeout": False, "collect_timeout": False, "session_idle_timeout": True}
 
 

@@ -24,8 +24,8 @@ def to_train_data(
     `rollout_mask_sums`: trainable ids of the row's whole rollout. `rewards`, `raw_reward`: absent if no sample has a
     reward. Errors name the row.
     """
-    for sample in samples:
-        sample.validate()
+    for row, sample in enumerate(samples):
+        _validate(sample, row)
     masks = [_mask(sample) for sample in samples]
     data: dict[str, list[Any]] = {
         "tokens": [list(sample.tokens) for sample in samples],
@@ -65,6 +65,13 @@ def mask_sums(samples: Sequence[Sample], masks: Sequence[Sequence[int]]) -> list
     for key, mask in zip(keys, masks, strict=True):
         totals[key] = totals.get(key, 0) + sum(mask)
     return [totals[key] for key in keys]
+
+
+def _validate(sample: Sample, row: int) -> None:
+    try:
+        sample.validate()
+    except AssemblyError as error:
+        raise AssemblyError(f"row {row}: {error}") from None
 
 
 def _mask(sample: Sample) -> list[int]:

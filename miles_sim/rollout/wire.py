@@ -149,7 +149,10 @@ def _json_value(name: str, value: Any) -> Any:
 
 
 def _array(spec: WireField, value: Any, place: str) -> npt.NDArray[Any]:
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise WireError(f"{place}: not an array: {error}") from None
     if spec.codec == "rows":
         return np.ascontiguousarray(_checked(spec, array, place))
     kinds = "iu" if spec.codec == "ids" else "fiu"

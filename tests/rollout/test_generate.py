@@ -223,7 +223,11 @@ async def silent(request: httpx.Request) -> httpx.Response:
     raise RuntimeError("never reached")
 
 
-@pytest.mark.parametrize("fault", [broken, silent])
+async def miscoded(request: httpx.Request) -> httpx.Response:
+    return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(b"no gzip"))
+
+
+@pytest.mark.parametrize("fault", [broken, silent, miscoded])
 async def test_failed_collect_costs_this_rollout_only(server: Server, fault: Any) -> None:
     server.forest.grow()
     server.instead = fault
@@ -351,6 +355,73 @@ async def test_server_that_cannot_be_reached_is_a_session_error(server: Server) 
         )
         with pytest.raises(SessionError, match="refused"):
             await generate(arguments)
+
+
+@pytest.mark.parametrize("url", ["http://sessions", "http://["])
+async def test_opening_that_gives_nothing_readable_is_a_session_error(server: Server, url: str) -> None:
+    async with httpx.AsyncClient(transport=httpx.MockTransport(miscoded)) as client:
+        arguments = GenerateInput(
+            settings=server.settings,
+            sample=Sample(index=7),
+            sampling_params={},
+            agent=lambda **kwargs: asyncio.sleep(0),
+            session_url=url,
+            client=client,
+        )
+        with pytest.raises(SessionError, match=r"^open session: "):
+            await generate(arguments)
+
+
+async def test_a_session_that_cannot_be_deleted_leaves_a_cancellation_what_it_is(server: Server) -> None:
+    client = httpx.AsyncClient(transport=httpx.MockTransport(server))
+    closed = asyncio.Event()
+
+    async def agent(**kwargs: Any) -> None:
+        await client.aclose()
+        closed.set()
+        await asyncio.Event().wait()
+
+    arguments = GenerateInput(
+        settings=server.settings,
+        sample=Sample(index=7),
+        sampling_params={},
+        agent=agent,
+        session_url="http://sessions",
+        client=client,
+    )
+    task = asyncio.ensure_future(generate(arguments))
+    await closed.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
+
+
+@pytest.mark.parametrize("status", [422, 500])
+async def test_an_opening_that_is_refused_leaves_a_cancellation_what_it_is(server: Server, status: int) -> None:
+    arrived, released = asyncio.Event(), asyncio.Event()
+
+    async def refuse(request: httpx.Request) -> httpx.Response:
+        arrived.set()
+        await released.wait()
+        return httpx.Response(status)
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(refuse)) as client:
+        arguments = GenerateInput(
+            settings=server.settings,
+            sample=Sample(index=7),
+            sampling_params={},
+            agent=lambda **kwargs: asyncio.sleep(0),
+            session_url="http://sessions",
+            client=client,
+        )
+        task = asyncio.ensure_future(generate(arguments))
+        await arrived.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        released.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 @pytest.mark.parametrize("held", ["/sessions", "/sessions/s1"])

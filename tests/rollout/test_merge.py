@@ -137,6 +137,16 @@ def test_rows_of_a_turn_stay_its_own() -> None:
     rows = merge_samples([first, second], TOKENIZER).rollout_routed_experts
     assert rows is not None
     assert rows.ravel().tolist() == [1, 1, 1, 2, 2, 2, 2]
+
+
+def test_rows_of_two_shapes_are_refused_by_turn_and_shape() -> None:
+    first = turn(rollout_routed_experts=np.zeros((3, 1, 2), np.int32))
+    second = turn(first, rollout_routed_experts=np.zeros((7, 1, 3), np.int32))
+    reason = (
+        r"^rollout_routed_experts of turn 1: rows of shape \(1, 3\), but \(1, 2\) in rollout_routed_experts of turn 0$"
+    )
+    with pytest.raises(AssemblyError, match=reason):
+        merge_samples([first, second], TOKENIZER)
     gap = merge_samples([first, turn(first)], TOKENIZER)
     assert gap.metadata["dropped"] == {"replay_gap": {"turns": 1, "tokens": 2}}
 

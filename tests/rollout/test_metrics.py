@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from miles_sim.rollout.collect import collect
 from miles_sim.rollout.counters import PrefixCacheInfo, SpecInfo
-from miles_sim.rollout.metrics import compute_metrics
+from miles_sim.rollout.metrics import compute_metrics, segments
+from miles_sim.rollout.metrics_time import generated
 from miles_sim.rollout.sample import Sample, Status
 
 
@@ -181,3 +182,15 @@ def test_batches_of_nothing_give_finite_figures(rows: list[Sample]) -> None:
     metrics = compute_metrics(rows, reward_key="a", current_version=3)
     assert all(math.isfinite(value) for value in metrics.values())
     assert not any(name.startswith(("response_len", "zero_std", "spec", "prefix")) for name in metrics)
+
+
+@pytest.mark.parametrize("missing", ["node_id", "response_id", "sampled", "span", "spec_info", "prefix_cache_info"])
+def test_a_lifecycle_that_is_not_ours_tells_nothing_of_generations(missing: str) -> None:
+    ours = {"node_id": 1, "response_id": "a", "sampled": 5, "span": [2, 7], "spec_info": {}, "prefix_cache_info": {}}
+    theirs = {key: value for key, value in ours.items() if key != missing}
+    plain = Sample(index=0, tokens=[1, 2], response_length=1, spec_info=SpecInfo(2, 6, 2, 5))
+    foreign = replace(plain, metadata={"lifecycle": [theirs]})
+    assert segments(replace(plain, metadata={"lifecycle": [ours]})) == [ours]
+    assert segments(foreign) is None
+    assert compute_metrics([foreign]) == compute_metrics([plain])
+    assert generated([foreign]) == 1

@@ -59,8 +59,8 @@ def test_tool_time_counts_once_a_rollout_and_rows_without_an_id_are_rollouts_of_
 
 
 def test_generations_that_leaves_share_count_once() -> None:
-    shared = {"node_id": 0, "response_id": "a", "sampled": 5}
-    own = {"node_id": 1, "response_id": "b", "sampled": 7}
+    shared = {"node_id": 0, "response_id": "a", "sampled": 5, "span": None, "spec_info": {}, "prefix_cache_info": {}}
+    own = {**shared, "node_id": 1, "response_id": "b", "sampled": 7}
     leaves = [row(5, rollout_id=1, metadata={"lifecycle": [shared]}), row(12, rollout_id=1)]
     leaves[1].metadata["lifecycle"] = [shared, own]
     assert generated(leaves) == 12

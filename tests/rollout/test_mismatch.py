@@ -115,7 +115,6 @@ def test_what_stands_only_in_what_was_passed_is_not_found() -> None:
 
 
 def test_what_a_request_told_the_template_goes_into_the_canonical_rendering(forest: Any) -> None:
-    """Replay offsets stand beside template options in a record, and are none."""
     told: list[Any] = []
 
     class Noting(Spelled):
@@ -125,7 +124,7 @@ def test_what_a_request_told_the_template_goes_into_the_canonical_rendering(fore
 
     record = forest.grow().record
     tools = [{"type": "function"}]
-    for options in ({"thinking": False, "routed_experts_start_len": 3}, {"indexer_topk_start_len": 0}):
+    for options in ({"thinking": False}, {}):
         template_mismatch([replace(record, tools=tools, request_options=options)], Noting([1]))  # type: ignore[arg-type]
     assert [one["template_options"] for one in told] == [{"thinking": False}, None]
     assert all(one["tools"] == tools and one["add_generation_prompt"] is False for one in told)

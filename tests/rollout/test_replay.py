@@ -26,7 +26,7 @@ def with_rows(record: Record, start: int = 0, name: str = "routed_experts") -> R
     payload = base64.b64encode(np.repeat(rows, LAYERS * 3).tobytes()).decode()
     layers = {"indexer_topk_num_layers": LAYERS} if name == "indexer_topk" else {}
     offsets = {f"{name}_start_len": start} if start else {}
-    return replace(record, meta_info={**record.meta_info, name: payload, **layers}, request_options=offsets)
+    return replace(record, meta_info={**record.meta_info, name: payload, **layers}, replay_offsets=offsets)
 
 
 def build(forest: Any, records: list[Record], limit: int | None = None) -> Sample:
@@ -160,3 +160,25 @@ def test_indexed_positions_are_of_one_layer_unless_the_engine_says_more(forest: 
     told = {key: value for key, value in record.meta_info.items() if key != "indexer_topk_num_layers"}
     rows = build(forest, [replace(record, meta_info=told)]).rollout_indexer_topk
     assert rows.shape[1:] == (1, LAYERS * 3)
+
+
+def test_rows_of_two_shapes_are_refused_by_record_and_shape(forest: Any) -> None:
+    first, second, _ = path(forest)
+    count = len(second.record.prompt_ids) + len(second.output) - 1
+    wider = base64.b64encode(np.zeros((count, LAYERS, 5), dtype="<i4").tobytes()).decode()
+    later = replace(second.record, meta_info={**second.record.meta_info, "routed_experts": wider})
+    reason = (
+        rf"^record 1: meta_info\.routed_experts: rows of shape \({LAYERS}, 5\), but \({LAYERS}, 3\) in "
+        r"record 0: meta_info\.routed_experts$"
+    )
+    with pytest.raises(AssemblyError, match=reason):
+        build(forest, [with_rows(first.record), later])
+
+
+def test_a_generation_without_transitions_leaves_all_rows_to_the_next(forest: Any) -> None:
+    first, second, _ = path(forest)
+    empty = replace(first.record, prompt_ids=first.record.prompt_ids[:1], output_ids=(), log_probs=())
+    empty = replace(empty, meta_info={**empty.meta_info, "routed_experts": ""})
+    later = with_rows(second.record)
+    rows = build(forest, [empty, later]).rollout_routed_experts
+    assert np.array_equal(rows, build(forest, [later]).rollout_routed_experts)

@@ -222,9 +222,11 @@ def test_lengths_that_disagree_are_refused_by_name(field: str, value: Any) -> No
         {"mm_vision_num_patches": [4]},
         {"mm_audio_num_tokens": [4]},
         {"mm_vision_num_patches": [3], "mm_audio_num_tokens": [2]},
+        {"mm_vision_num_patches": np.array([2, 3]), "mm_audio_num_tokens": None},
+        {"mm_vision_num_patches": np.array([], dtype=np.int64), "mm_audio_num_tokens": (4,)},
     ],
 )
-def test_media_may_expand_expert_rows(media: dict[str, list[int]]) -> None:
+def test_media_may_expand_expert_rows(media: dict[str, Any]) -> None:
     sample = full_sample()
     sample.multimodal_train_inputs = media
     sample.rollout_routed_experts = np.zeros((7, 1, 1), np.int32)

@@ -88,3 +88,29 @@ def test_template_options_are_a_mapping() -> None:
     odd: Any = [1]
     with pytest.raises(SettingsError, match=r"^template_options: \[1\] is not a mapping$"):
         RolloutSettings(template_options=odd)
+
+
+@pytest.mark.parametrize("name", ["routing_replay", "indexer_replay", "record_messages"])
+def test_switches_are_true_or_false(name: str) -> None:
+    assert getattr(RolloutSettings(**{name: True}), name) is True
+    for value in ("no", 0, 1, None):
+        with pytest.raises(SettingsError, match=rf"^{name}: {value!r} is not True or False$"):
+            RolloutSettings(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["speculative_algorithm", "lora_path"])
+def test_names_are_strings_or_none(name: str) -> None:
+    for fine in ("x", None):
+        assert getattr(RolloutSettings(**{name: fine}), name) == fine
+    for value in (5, True, b"x"):
+        with pytest.raises(SettingsError, match=rf"^{name}: {value!r} is not None or a string$"):
+            RolloutSettings(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["message_matcher", "sample_picker", "sample_postprocessor"])
+def test_functions_are_names_paths_or_callable(name: str) -> None:
+    for fine in ("some.path:fn", len):
+        assert getattr(RolloutSettings(**{name: fine}), name) == fine
+    for value in (3, None, True):
+        with pytest.raises(SettingsError, match=rf"^{name}: {value!r} is not a name, a dotted path or a function$"):
+            RolloutSettings(**{name: value})

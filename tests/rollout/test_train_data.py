@@ -199,3 +199,8 @@ def test_columns_are_the_trainers_own_to_change() -> None:
     data["loss_masks"][0].append(1)
     data["weight_versions"][0].append("2")
     assert (sample.rollout_log_probs, sample.loss_mask, sample.weight_versions) == ([-0.5, -0.5], [1, 1], ["1"])
+
+
+def test_a_sample_out_of_step_is_refused_by_its_row() -> None:
+    with pytest.raises(AssemblyError, match=r"^row 1: loss_mask: 1 entries for response_length 2$"):
+        to_train_data([row(0), row(1, loss_mask=[1])])

@@ -296,3 +296,9 @@ def test_what_a_sample_always_has_is_never_null(kept: str) -> None:
     if kept != "tokens":
         with pytest.raises(WireError, match=rf"samples\[0\]\.{kept}: None is not"):
             decode_samples(tampered(set_row(**{kept: None})), Sample(), session="v2")
+
+
+def test_a_list_of_lists_of_two_lengths_is_refused_by_name() -> None:
+    ragged: Any = [[1], [2, 3]]
+    with pytest.raises(WireError, match=r"^samples\[0\]\.tokens: not an array: "):
+        encode_samples([Sample(tokens=ragged)], {}, session="v2")

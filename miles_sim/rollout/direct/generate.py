@@ -73,7 +73,8 @@ async def generate_direct(input: DirectInput) -> Sample:
     Status: that of the last reply; `truncated` also where `metadata["halted"]` says that a limit (`max_new_tokens`,
     `max_seq_len`, `max_turns`) left no room to go on. An engine that cannot be reached, or fails (status 5xx, 408,
     425, 429), costs nothing: the sample is aborted, carries `metadata["engine_error"]` and can be gone on with. A
-    tool that raises ends the rollout likewise, under `metadata["agent_error"]` and with the last reply's status.
+    tool that raises ends the rollout likewise, under `metadata["agent_error"]` and with the last reply's status; so
+    does a parser, or a template that refuses the tools' answers.
     UpstreamResponseError for a reply that cannot be trained on or a request that the engine refuses; AssemblyError
     and SettingsError, before anything is asked, for a sample or parameters that cannot be served.
     """
@@ -127,9 +128,17 @@ async def _reply(input: DirectInput, progress: _Progress, start: Start, limit: i
 async def _observe(input: DirectInput, progress: _Progress) -> bool:
     """Run what the reply calls and put the answers behind it; whether there is something to reply to."""
     progress.turns += 1
-    tools = input.tools
-    if tools is None:
+    if input.tools is None:
         return False
+    try:
+        return await _answered(input, progress, input.tools)
+    except Exception as error:  # all three are someone else's, and what was sampled is not theirs to lose
+        logger.warning("direct rollout: parser, tool or template failed: %r", error)
+        progress.agent_error = {"type": type(error).__name__, "message": str(error)}
+        return False
+
+
+async def _answered(input: DirectInput, progress: _Progress, tools: Tools) -> bool:
     _, calls = tools.parser.parse_non_stream(progress.messages[-1]["content"])
     if not calls:
         return False
@@ -139,10 +148,6 @@ async def _observe(input: DirectInput, progress: _Progress) -> bool:
     began = input.clock() if input.clock else 0.0
     try:
         answers = await apart(answer_calls(calls, tools.execute, turn=progress.turns))
-    except Exception as error:  # the tool is someone else's, and what was sampled is not its to lose
-        logger.warning("direct rollout: tool failed: %r", error)
-        progress.agent_error = {"type": type(error).__name__, "message": str(error)}
-        return False
     finally:
         progress.idle += max(input.clock() - began, 0.0) if input.clock else 0.0
     last = progress.records[-1]

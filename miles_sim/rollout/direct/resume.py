@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from miles_sim.rollout.direct.request import prompt_ids
 from miles_sim.rollout.errors import AssemblyError
+from miles_sim.rollout.replay import joined_rows
 from miles_sim.rollout.sample import REPLAY, RESERVED, Rows, Sample, Status
 from miles_sim.rollout.settings import RolloutSettings
 from miles_sim.tokenizer import ChatTokenizer
@@ -111,7 +110,7 @@ def _rows(name: str, held: Rows | None, told: Rows | None, fresh: Sample) -> Row
         if held is not None and len(held) != len(fresh.tokens) - 1:
             raise AssemblyError(f"{name}: the engine tells none, though {len(held)} rows are held from before")
         return told if held is None else held.copy()
-    return np.concatenate([held, told[len(held) :]])
+    return joined_rows([("those held from before", held), (name, told[len(held) :])])
 
 
 def _metadata(sample: Sample, fresh: Sample) -> dict[str, Any]:

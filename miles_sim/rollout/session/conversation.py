@@ -168,5 +168,6 @@ def record(
         tools=position.tools,
         requested_at=position.requested_at,
         committed_at=committed_at,
-        request_options={**position.template_options, **position.offsets},
+        request_options=position.template_options,
+        replay_offsets=position.offsets,
     )

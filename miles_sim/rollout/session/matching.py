@@ -9,12 +9,12 @@ import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from importlib import import_module
 from typing import Any
 
 import orjson
 
-from miles_sim.rollout.errors import MatcherError, SettingsError
+from miles_sim.rollout.errors import MatcherError, MessageValidationError
+from miles_sim.rollout.hook import resolve_hook
 from miles_sim.rollout.settings import MessageMatcher
 
 Message = Mapping[str, Any]
@@ -59,24 +59,11 @@ Matcher = KeyedMatcher | ComparingMatcher
 
 def resolve(setting: str | MessageMatcher) -> Matcher:
     """The matcher that a setting names: a built-in, a dotted path, or a function of (stored, replayed)."""
-    if isinstance(setting, str):
-        if setting in BUILT_IN:
-            return BUILT_IN[setting]
-        module, dot, name = setting.rpartition(".")
-        if not dot:
-            raise SettingsError(f"message_matcher: {setting!r} is not one of {sorted(BUILT_IN)} and no dotted path")
-        try:
-            function = getattr(import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            raise SettingsError(f"message_matcher: {setting!r} cannot be loaded: {error}") from error
-        return _own(function, setting)
-    return _own(setting, getattr(setting, "__qualname__", repr(setting)))
-
-
-def _own(function: Any, name: str) -> ComparingMatcher:
-    if not callable(function) or inspect.iscoroutinefunction(function):
-        raise SettingsError(f"message_matcher: {name} is not a plain function of (stored, replayed)")
-    return ComparingMatcher(name=name, compare=function)
+    found = resolve_hook("message_matcher", setting, BUILT_IN)
+    if isinstance(found, KeyedMatcher | ComparingMatcher):
+        return found
+    name = setting if isinstance(setting, str) else getattr(setting, "__qualname__", repr(setting))
+    return ComparingMatcher(name=name, compare=found)
 
 
 def strict_key(message: Message) -> Hashable:
@@ -120,8 +107,14 @@ def same_reply(stored: Message, replayed: Message) -> bool:
 
 
 def tools_key(tools: Sequence[Mapping[str, Any]] | None) -> bytes:
-    """Equal for tool lists that say the same; the order of keys is free, that of tools is not. No list: empty."""
-    return orjson.dumps(tools, option=orjson.OPT_SORT_KEYS) if tools else b""
+    """Equal for tool lists that say the same; the order of keys is free, that of tools is not. No list: empty.
+
+    MessageValidationError for a list that is nested too deeply to be spelt out.
+    """
+    try:
+        return orjson.dumps(tools, option=orjson.OPT_SORT_KEYS) if tools else b""
+    except orjson.JSONEncodeError as error:
+        raise MessageValidationError(f"tools: nested too deeply: {error}") from None
 
 
 def same_tools(a: Sequence[Mapping[str, Any]] | None, b: Sequence[Mapping[str, Any]] | None) -> bool:

@@ -23,6 +23,7 @@ from miles_sim.rollout.errors import (
     UpstreamResponseError,
 )
 from miles_sim.rollout.record import Record
+from miles_sim.rollout.selection import has_own_hooks
 from miles_sim.rollout.session.answer import check_not_elsewhere, completed, json_response, passed_through
 from miles_sim.rollout.session.app import SessionApp
 from miles_sim.rollout.session.body import read_body
@@ -53,7 +54,8 @@ class SessionServer:
     `{"error": text}` under the status of its type; assembly errors are 422.
 
     `engine_url`: without a trailing path. `transport`: where requests to it go, the caller's to close; None: real
-    connections. `instance_id`: told by `/health`, for those who run several servers.
+    connections. `instance_id`: told by `/health`, for those who run several servers. SettingsError for a matcher or a
+    hook that cannot be had.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class SessionServer:
         self._settings = settings
         self._tokenizer = tokenizer
         self._matcher = resolve(settings.message_matcher)
+        self._own_hooks = has_own_hooks(settings)
         self._instance_id = instance_id
         self._sessions = Sessions(self._conversation, idle_timeout=settings.session_idle_timeout)
         self._upstream = Upstream(engine_url, request_timeout=settings.request_timeout, transport=transport)
@@ -147,8 +150,10 @@ class SessionServer:
             asked = read_object(body) if body else {}
             if unknown := sorted(set(asked) - {"max_seq_len", "metadata"}):
                 raise MessageValidationError(f"{unknown[0]}: not one of max_seq_len, metadata")
-            max_seq_len = asked.get("max_seq_len", self._settings.max_seq_len)
-            if max_seq_len is not None and (type(max_seq_len) is not int or max_seq_len < 1):
+            max_seq_len = asked.get("max_seq_len")
+            if max_seq_len is None:
+                max_seq_len = self._settings.max_seq_len
+            elif type(max_seq_len) is not int or max_seq_len < 1:
                 raise MessageValidationError(f"max_seq_len: {max_seq_len!r} is not null or an integer of 1 or more")
             metadata = asked.get("metadata")
             if not isinstance(metadata, dict | None):
@@ -222,10 +227,8 @@ class SessionServer:
     ) -> bytes:
         """Assembled on a thread, so that other sessions need not wait; at once what is done sooner than a thread is
         begun. Hooks of others take as long as they like."""
-        hooks = (self._settings.sample_picker, self._settings.sample_postprocessor)
-        built_in = all(isinstance(hook, str) and "." not in hook for hook in hooks)
         size = sum(len(record.prompt_ids) + len(record.output_ids) for record in records)
-        if built_in and size <= _AT_ONCE:
+        if size <= _AT_ONCE and not self._own_hooks:
             return self._assembled(records, max_seq_len, agent_metadata)
         return await asyncio.to_thread(self._assembled, records, max_seq_len, agent_metadata)
 

@@ -240,6 +240,32 @@ async def test_a_tool_that_raises_loses_nothing_that_was_sampled(
     assert sum(sample.loss_mask) == sample.response_length > 0
 
 
+async def test_a_parser_that_raises_loses_nothing_that_was_sampled(direct: Any, tools: Any, calls: Any) -> None:
+    class Broken:
+        def parse_non_stream(self, full_text: str) -> Any:
+            raise ValueError("bad call")
+
+    direct.engine.replies = [calls(6)]
+    sample = await direct(tools=tools(parser=Broken()))
+    assert sample.status is Status.COMPLETED
+    assert sample.metadata["agent_error"] == {"type": "ValueError", "message": "bad call"}
+    assert sum(sample.loss_mask) == sample.response_length > 0
+
+
+async def test_a_template_that_refuses_an_answer_loses_nothing_that_was_sampled(
+    direct: Any, tools: Any, calls: Any
+) -> None:
+    class Refusing(ByteTokenizer):
+        def extend(self, *args: Any, **options: Any) -> list[int]:
+            raise TypeError("no tool messages here")
+
+    direct.engine.replies = [calls(6)]
+    sample = await direct(tools=tools(), tokenizer=Refusing())
+    assert sample.status is Status.COMPLETED
+    assert sample.metadata["agent_error"] == {"type": "TypeError", "message": "no tool messages here"}
+    assert sum(sample.loss_mask) == sample.response_length > 0
+
+
 @pytest.mark.parametrize("status", [500, 503, 408, 429])
 async def test_an_engine_that_fails_leaves_a_sample_to_go_on_with(
     direct: Any, tools: Any, calls: Any, status: int

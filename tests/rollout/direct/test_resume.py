@@ -56,6 +56,16 @@ async def test_rows_that_are_not_told_again_are_refused_by_name(direct: Any) -> 
         await direct(broken)
 
 
+async def test_rows_of_another_shape_than_those_held_are_refused_by_name(direct: Any) -> None:
+    direct.settings = replace(direct.settings, routing_replay=True)
+    direct.engine.abort_at = {0: 4}
+    with_rows(direct.engine)
+    broken = await direct()
+    broken.rollout_routed_experts = np.zeros((len(broken.tokens) - 1, 1, 3), dtype=np.int32)
+    with pytest.raises(AssemblyError, match=r"^rollout_routed_experts: rows of shape \(1, 2\), but \(1, 3\) in"):
+        await direct(broken)
+
+
 async def test_a_sample_of_someone_else_goes_on_from_its_ids(direct: Any, prompt: Any) -> None:
     """No lifecycle: all that was sampled is one reply, and its text is not looked at."""
     tokenizer = direct.engine.tokenizer

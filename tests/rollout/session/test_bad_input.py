@@ -89,6 +89,18 @@ async def test_nesting_that_cannot_be_sent_on_is_400(opened: Any, user: Any, dep
     assert len((await sessions.show())["records"]) == 2
 
 
+@pytest.mark.parametrize("tools_change", ["branch", "keep"])
+@pytest.mark.parametrize("session", ["v1", "v2"])
+async def test_tools_nested_too_deeply_are_400(opened: Any, user: Any, session: str, tools_change: str) -> None:
+    sessions = await opened(session=session, tools_change=tools_change)
+    first = await sessions.say(user("one"))
+    tools = [{"type": "function", "function": nested(300)}]
+    for messages in ([user("x")], [user("one"), first, user("two")]):
+        response = await sessions.chat(*messages, tools=tools)
+        assert response.status_code == 400, response.text
+    await sessions.say(user("one"), first, user("two"))
+
+
 @pytest.mark.parametrize(
     ("fields", "named"),
     [

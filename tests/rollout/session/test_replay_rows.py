@@ -76,3 +76,13 @@ async def test_a_reply_without_rows_is_refused_and_all_are_asked_for_again(opene
     with_rows(sessions)
     await sessions.say(user("one"))
     assert [body["routed_experts_start_len"] for body in sessions.engine.bodies] == [0, 0]
+
+
+async def test_a_template_option_of_an_offsets_name_moves_no_rows(opened: Any, user: Any) -> None:
+    sessions = await opened(routing_replay=True)
+    with_rows(sessions)
+    await sessions.say(user("one"), chat_template_kwargs={"routed_experts_start_len": 4})
+    answer = await sessions.client.post(sessions.url + "/samples")
+    assert answer.status_code == 200, answer.text
+    (sample,) = decode_samples(answer.content, Sample(index=1), session="v2").samples
+    assert len(sample.rollout_routed_experts) == len(sample.tokens) - 1

@@ -1,7 +1,9 @@
 """What a session gives to assembly, through the real one."""
 
 import asyncio
+import sys
 import threading
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -69,7 +71,14 @@ async def test_a_limit_asked_for_goes_before_the_one_set(opened: Any, user: Any)
     sessions = await opened(max_seq_len=5)
     await sessions.say(user("one"))
     assert (await collected(sessions)).empty_reason == "all_truncated"
-    assert len((await collected(sessions, max_seq_len=None)).samples) == 1
+    assert len((await collected(sessions, max_seq_len=1000)).samples) == 1
+
+
+async def test_no_limit_asked_for_is_the_one_set_whether_null_or_left_out(opened: Any, user: Any) -> None:
+    sessions = await opened(max_seq_len=5)
+    await sessions.say(user("one"))
+    for body in ({}, {"max_seq_len": None}):
+        assert (await collected(sessions, **body)).empty_reason == "all_truncated"
 
 
 async def test_a_hook_that_fails_is_422_by_name_and_harms_nothing(opened: Any, user: Any) -> None:
@@ -82,6 +91,27 @@ async def test_a_hook_that_fails_is_422_by_name_and_harms_nothing(opened: Any, u
     assert response.status_code == 422
     assert "greedy" in response.json()["error"]
     assert await sessions.texts() == ["r1"]
+
+
+@pytest.mark.parametrize("setting", ["sample_picker", "sample_postprocessor"])
+@pytest.mark.parametrize("spelt", ["own_hooks:noting", "own_hooks.noting", None])
+async def test_an_own_hook_never_runs_on_the_event_loops_thread(
+    opened: Any, user: Any, setting: str, spelt: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran_on: list[threading.Thread] = []
+
+    def noting(samples: Any, metadata: Any) -> Any:
+        ran_on.append(threading.current_thread())
+        return samples
+
+    module = ModuleType("own_hooks")
+    monkeypatch.setattr(module, "noting", noting, raising=False)
+    monkeypatch.setitem(sys.modules, "own_hooks", module)
+    sessions = await opened(**{setting: spelt or noting})
+    await sessions.say(user("one"))
+    await collected(sessions)
+    assert len(ran_on) == 1
+    assert ran_on[0] is not threading.current_thread()
 
 
 async def test_other_requests_are_served_while_samples_are_assembled(opened: Any, user: Any) -> None:

@@ -8,6 +8,7 @@ import httpx
 import pytest
 from starlette.responses import Response
 
+from miles_sim.rollout.errors import SettingsError
 from miles_sim.rollout.session.server import SessionServer
 from miles_sim.rollout.settings import RolloutSettings
 from miles_sim.tokenizer import ByteTokenizer
@@ -378,3 +379,10 @@ async def test_a_redirect_is_no_answer_that_a_client_could_follow_round_the_sess
     assert refused.status_code == 502
     assert "location" not in refused.headers
     assert "engine: status 307: redirects are not followed" in refused.text
+
+
+@pytest.mark.parametrize("setting", ["message_matcher", "sample_picker", "sample_postprocessor"])
+def test_a_function_that_cannot_be_had_is_refused_before_anything_is_served(setting: str) -> None:
+    for value in ("drop_retry", "no.such.module:fn"):
+        with pytest.raises(SettingsError, match=f"^{setting}: '{value}'"):
+            SessionServer(RolloutSettings(**{setting: value}), ByteTokenizer(), "http://engine")
