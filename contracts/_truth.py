@@ -23,6 +23,9 @@ SOUND_HOOKS = frozenset({"default", "all", "earliest", "latest", "none", "marks"
 SERVER_OWNED = frozenset({"accumulated_token_ids", "tito_session_mismatch", "leaf", "messages", "lifecycle"})
 """Metadata keys that a session server writes itself."""
 
+MAY_BE_OWNED = frozenset({"dropped", "agent_error", "engine_error", "halted"})
+"""Further ones, which some implementations write: what others put under them may cross, be left out or be refused."""
+
 
 def effective_id(source: RolloutInput | SampleView) -> int | None:
     """`rollout_id`, else `index`: what the trainer groups by. 0 is an id."""

@@ -5,6 +5,7 @@ from miles_sim.verify import Case, Recorder, rule
 from miles_sim.verify.rule import RolloutCase
 
 from ._truth import (
+    MAY_BE_OWNED,
     SERVER_OWNED,
     effective_id,
     ids_clash,
@@ -159,7 +160,7 @@ def fields_carried(case: Case, rollout: RolloutCase, sample: SampleView, see: Re
     source = rollout.view.input
     for field in ("group_index", "index", "label", "prompt"):
         see.equal(getattr(sample, field), getattr(source, field), f"{field} of the input was not carried", field)
-    overwritten = SERVER_OWNED | set(case.scenario.plan.returns or {})
+    overwritten = SERVER_OWNED | MAY_BE_OWNED | set(case.scenario.plan.returns or {})
     for key in sorted(set(source.metadata) - overwritten):
         see.equal(sample.metadata.get(key), source.metadata[key], "metadata of the input was not carried", key)
 

@@ -8,7 +8,16 @@ from miles_sim.verify.alignment import align
 from miles_sim.verify.rule import RolloutCase
 
 from ._struck import excused, fired, forgone, harmed, is_harmed, may_differ
-from ._truth import fits, goes_on_from_a_cut, hook_fails, must_be_rejected, step_keys, trained
+from ._truth import (
+    MAY_BE_OWNED,
+    SERVER_OWNED,
+    fits,
+    goes_on_from_a_cut,
+    hook_fails,
+    must_be_rejected,
+    step_keys,
+    trained,
+)
 
 ABANDONED = "abandoned"
 """Kind of a turn that nobody waits for (`Scenario.abandoned`)."""
@@ -53,11 +62,12 @@ def none_left_behind(case: Case, see: Recorder) -> None:
     source="design 6.7; miles generate returns an aborted sample where the agent fails",
 )
 def ends_in_samples(case: Case, rollout: RolloutCase, see: Recorder) -> None:
-    """A rollout whose input can be named ends in samples, whatever its agent did."""
+    """A rollout ends in samples, whatever its agent did, but for an input without an id or with a server's key."""
     if must_be_rejected(case, rollout.input) or hook_fails(case) or case.scenario.garble is not None:
         return
     error = rollout.view.error
-    if error is not None and is_harmed(case, rollout):
+    reserved = (SERVER_OWNED | MAY_BE_OWNED) & set(rollout.input.metadata)
+    if error is not None and (is_harmed(case, rollout) or any(key in error.message for key in reserved)):
         return
     see.that(
         error is None and bool(rollout.samples),

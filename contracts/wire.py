@@ -10,7 +10,7 @@ from miles_sim.verify.payload import LISTS, ROWS, SamplesWire, read_payload, wro
 from miles_sim.verify.rule import RolloutCase
 
 from ._struck import may_differ
-from ._truth import SERVER_OWNED, agent_finished, counted, spec_sums
+from ._truth import MAY_BE_OWNED, SERVER_OWNED, agent_finished, counted, spec_sums
 
 
 @rule(
@@ -59,7 +59,7 @@ def agent_metadata_crosses(case: Case, rollout: RolloutCase, sample: SampleView,
         or not agent_finished(case, rollout)
     ):
         return
-    for key in sorted(set(returned) - SERVER_OWNED):
+    for key in sorted(set(returned) - SERVER_OWNED - MAY_BE_OWNED):
         see.equal(sample.metadata.get(key), returned[key], "what the agent returned was lost", key)
     for key in sorted(set(returned) & SERVER_OWNED):
         see.that(sample.metadata.get(key) != returned[key], "a key of the server's was overwritten", detail=key)

@@ -1,6 +1,6 @@
 """What a fault plan cannot mean, refused with the place and the reason before anything is played."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from miles_sim.agent.plan import Plan, asked, walk
@@ -24,6 +24,9 @@ _EDGES_OF: dict[str, frozenset[Edge]] = {
 }
 """Where a play of each session version can be struck: a direct one has no session server and no agent's requests."""
 
+Steps = Sequence[tuple[str, int]]
+"""The steps of an edge and how many attempts each has, in order."""
+
 
 class FaultPlanError(ValueError):
     """A plan of faults that is unknown, unreachable or contradictory."""
@@ -36,10 +39,11 @@ def check(faults: Sequence[Fault], plan: Plan, *, rollouts: int, sessions: Itera
     """
     orders = tuple(_known(number, fault) for number, fault in enumerate(faults))
     extra = EXTRA_ATTEMPTS if any(order.kind.edge == "agent" for order in orders) else 0
+    steps = {edge: _steps(plan, edge) for edge in {order.kind.edge for order in orders}}
     for order in orders:
         _edge_is_there(order, sessions)
-        _where_is_somewhere(order, plan, rollouts, extra)
-    _check_once(orders, plan, rollouts)
+        _where_is_somewhere(order, plan, steps[order.kind.edge], rollouts, extra)
+    _check_once(orders, steps, rollouts)
 
 
 def places(plan: Plan, edge: Edge, rollouts: Iterable[int]) -> Iterator[Place]:
@@ -67,11 +71,11 @@ def _edge_is_there(order: Order, sessions: Iterable[str]) -> None:
             )
 
 
-def _where_is_somewhere(order: Order, plan: Plan, rollouts: int, extra: int) -> None:
+def _where_is_somewhere(order: Order, plan: Plan, all_steps: Steps, rollouts: int, extra: int) -> None:
     where, edge, at = order.fault.where, order.kind.edge, f"faults[{order.number}]"
     if where.rollout is not None and where.rollout >= rollouts:
         raise FaultPlanError(f"{at}: where.rollout: {where.rollout} is not one of the {rollouts}, counted from 0")
-    steps = [(step, attempts) for step, attempts in _steps(plan, edge) if order.kind.fits(step)]
+    steps = [(step, attempts) for step, attempts in all_steps if order.kind.fits(step)]
     fitting = [(step, attempts) for step, attempts in steps if where.step is None or fnmatchcase(step, where.step)]
     if not fitting:
         known = ", ".join(step for step, _ in steps) or "none"
@@ -84,7 +88,7 @@ def _where_is_somewhere(order: Order, plan: Plan, rollouts: int, extra: int) -> 
             f"{at}: where.attempt: {where.attempt} is never made: attempts are 0 to {most - 1} "
             "(plan.retries, and steps that retry, make more)"
         )
-    if not any(True for _ in _fitting(order, plan, [where.rollout])):
+    if not any(True for _ in _fitting(order, all_steps, [where.rollout])):
         raise FaultPlanError(f"{at}: when: fits none of the {len(steps)} steps of the edge {edge!r} that where allows")
 
 
@@ -93,7 +97,7 @@ def _hint(plan: Plan) -> str:
     return f" (retry {', '.join(retries)}: a further attempt of the step that it asks again)" if retries else ""
 
 
-def _check_once(orders: Sequence[Order], plan: Plan, rollouts: int) -> None:
+def _check_once(orders: Sequence[Order], steps: Mapping[Edge, Steps], rollouts: int) -> None:
     """Refuse two that are sure to strike one place: what every rollout has is looked at in those that are named, and
     in one that is not."""
     named = sorted({order.fault.where.rollout for order in orders} - {None}, key=lambda number: number or 0)
@@ -101,7 +105,7 @@ def _check_once(orders: Sequence[Order], plan: Plan, rollouts: int) -> None:
     taken: dict[tuple[Edge, Place], Order] = {}
     for order in (order for order in orders if order.certain):
         where = order.fault.where.rollout
-        for place in _fitting(order, plan, [*named, *others] if where is None else [where]):
+        for place in _fitting(order, steps[order.kind.edge], [*named, *others] if where is None else [where]):
             first = taken.setdefault((order.kind.edge, place), order)
             if first is not order:
                 raise FaultPlanError(
@@ -111,17 +115,16 @@ def _check_once(orders: Sequence[Order], plan: Plan, rollouts: int) -> None:
                 )
 
 
-def _fitting(order: Order, plan: Plan, rollouts: Iterable[int | None]) -> Iterator[Place]:
+def _fitting(order: Order, steps: Steps, rollouts: Iterable[int | None]) -> Iterator[Place]:
     where = order.fault.where
-    for ordinal, (step, attempts) in enumerate(_steps(plan, order.kind.edge)):
+    for ordinal, (step, attempts) in enumerate(steps):
         if where.step is None or fnmatchcase(step, where.step):
             for attempt in range(attempts) if where.attempt is None else [where.attempt]:
                 places = (Place(rollout or 0, ordinal, step, attempt) for rollout in rollouts)
                 yield from (place for place in places if order.fits(place))
 
 
-def _steps(plan: Plan, edge: Edge) -> list[tuple[str, int]]:
-    """Step and number of attempts, in order."""
+def _steps(plan: Plan, edge: Edge) -> Steps:
     retries = int(getattr(plan, "retries", 0)) + 1
     if edge == "driver":
         return [(step, DRIVER_ATTEMPTS) for step in DRIVER_STEPS]

@@ -157,8 +157,7 @@ class AgentFunction(Protocol):
 class Target(Protocol):
     """An implementation under contract.
 
-    One that has a true `in_process` is reached over a `LocalNetwork` of this process; others over sockets. One that has
-    a true `bounds_plays` ends a play that takes too long by itself; others are given up after a minute.
+    One that has a true `bounds_plays` ends a play that takes too long by itself; others are given up after a minute.
     """
 
     async def describe(self) -> TargetInfo: ...

@@ -46,9 +46,6 @@ class ReferenceTarget:
     a job decides.
     """
 
-    in_process = True
-    """Shares this process's `LocalNetwork`."""
-
     def __init__(self, network: LocalNetwork | None = None, **settings: Any) -> None:
         decided = [name for name in settings if name in _FROM_THE_JOB]
         if decided:

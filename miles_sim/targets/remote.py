@@ -52,7 +52,7 @@ class RemoteTarget:
         self._start_timeout = start_timeout
         self._play_timeout = play_timeout
         self._conversation: Conversation | None = None
-        self._unusable: str | None = None
+        self._unusable: TargetError | None = None
         self._info: TargetInfo | None = None
 
     async def describe(self) -> TargetInfo:
@@ -94,14 +94,14 @@ class RemoteTarget:
     async def _begin(self) -> Conversation:
         """A worker that has loaded its target. What failed to start once is not tried again."""
         if self._unusable is not None:
-            raise TargetError(self._unusable)
+            raise self._unusable.with_traceback(None)
         conversation = None
         try:
             conversation = Conversation(self._command, self._checkout)
             await conversation.begin(self._start_timeout)
         except BaseException as error:
             if isinstance(error, TargetError):
-                self._unusable = str(error)
+                self._unusable = error
             if conversation is not None:
                 await asyncio.shield(asyncio.to_thread(conversation.close, 0.5))
             raise

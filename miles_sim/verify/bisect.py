@@ -5,6 +5,7 @@ the user's checkout or its git directory, whatever ends the run.
 """
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
@@ -104,16 +105,18 @@ def state_of(report: Report) -> tuple[State, str]:
     return State.SKIP, next((result.message for result in report.results), "nothing was judged")
 
 
+# git shows subjects too, which may hold these words, but never at the start of a line
+_FIRST_BAD = re.compile(r"^[0-9a-f]{40,64} is the first bad commit", re.MULTILINE)
+_UNDECIDED = re.compile(r"^There are only 'skip'ped commits left", re.MULTILINE)
+
+
 def _over(said: str) -> bool:
-    return "is the first bad commit" in said or _UNDECIDED in said
-
-
-_UNDECIDED = "only 'skip'ped commits left"
+    return bool(_FIRST_BAD.search(said) or _UNDECIDED.search(said))
 
 
 def _found(tree: Path, ends: dict[str, str], said: str, steps: list[Step]) -> Bisection:
     result = Bisection(good=ends["good"], bad=ends["bad"], first_bad=None, steps=tuple(steps))
-    if _UNDECIDED in said:
+    if _UNDECIDED.search(said):
         lines = (line.strip() for line in said.splitlines())
         return result.model_copy(update={"candidates": tuple(line for line in lines if _is_hash(line))})
     first = _git(tree, "rev-parse", "refs/bisect/bad")
@@ -164,7 +167,7 @@ def _git(folder: Path, *words: str) -> str:
         )
     except OSError as error:
         raise BisectError(f"git cannot be run: {error.strerror}") from None
-    if done.returncode and _UNDECIDED not in done.stdout:
+    if done.returncode and not _UNDECIDED.search(done.stdout):
         said = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
         raise BisectError(f"git {' '.join(words[:2])}: {said}")
     return done.stdout.strip()

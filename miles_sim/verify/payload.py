@@ -24,7 +24,7 @@ class Spec(Document):
     spec_verify_ct: int
     completion_token_num: int
     uncounted_token_num: int = 0
-    """Ids of generations that no verify step gave; not in miles."""
+    """Completion ids of generations that took verify steps of which the engine sent no count; not in miles."""
 
 
 class Cache(Document):

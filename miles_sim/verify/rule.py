@@ -106,7 +106,7 @@ class RolloutCase:
 
 @dataclass(frozen=True)
 class Case:
-    """One play, ready to be judged: scenario and ledger say what is true, the observation what came out."""
+    """One play, ready to be judged: scenario and ledger say what is true, observation and exchanges what came out."""
 
     scenario: Scenario
     session: SessionVersion

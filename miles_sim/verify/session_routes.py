@@ -22,7 +22,7 @@ class Created(Document):
 
 
 class Refusal(Document):
-    """Any route: a request that cannot be served (400, 404, 409, 413, 422, 499, 502, 504, 500)."""
+    """Any route: a request that cannot be served (400, 404, 405, 409, 413, 422, 499, 500, 502)."""
 
     error: str = Field(min_length=1)
     """Names the field, the value and what is allowed."""

@@ -418,3 +418,16 @@ def test_a_cut_sample_may_lose_only_what_the_limit_keeps_out(made: SimpleNamespa
         rollout_log_probs=sample.rollout_log_probs[:-1],
     )
     assert verdict(shorter, RULES["tokens/trainable-exactly-once"]) is Verdict.VIOLATION
+
+
+def test_only_a_key_of_the_servers_that_the_error_names_excuses_a_rollout_without_samples(
+    made: SimpleNamespace,
+) -> None:
+    def refused(message: str, key: str) -> Verdict:
+        case = made.make(rollouts=[{"index": 7, "metadata": {key: 1}}])
+        error = Error(type="AssemblyError", message=message)
+        return verdict(made.change_rollout(case, error=error, samples=()), RULES["session/ends-in-samples"])
+
+    assert refused("metadata.dropped: set by assembly", "dropped") is not Verdict.VIOLATION
+    assert refused("the connection was lost", "dropped") is Verdict.VIOLATION
+    assert refused("metadata.task: refused", "task") is Verdict.VIOLATION

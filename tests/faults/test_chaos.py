@@ -186,6 +186,12 @@ def test_content_is_the_same_whatever_the_order_of_its_fields() -> None:
     assert digest(Asked("POST", "/generate", (), b"no json")) != digest(Asked("POST", "/generate", (), b"no JSON"))
 
 
+def test_content_that_nests_too_deep_to_be_written_is_told_by_its_bytes() -> None:
+    one, other = (Asked("POST", "/generate", (), b'{"a":' + b"[" * n + b"]" * n + b"}") for n in (300, 301))
+    assert digest(one) == digest(Asked("POST", "/generate", (), one.body))
+    assert digest(one) != digest(other)
+
+
 def test_a_draw_strikes_about_as_often_as_it_says() -> None:
     pick = drawn(orders_of(["*"]), probability=0.2, seed=0)
     struck = [pick(Place(0, 0, f"{n:x}", 0)) for n in range(2000)]

@@ -19,14 +19,12 @@ def command(target):
 def test_the_reference_shares_this_process():
     target = open_target("reference", network=LocalNetwork())
     assert isinstance(target, ReferenceTarget)
-    assert target.in_process
 
 
 @pytest.mark.parametrize("options", [{"optimize": True}, {"python": "/usr/bin/python3"}])
 def test_an_interpreter_or_its_option_puts_the_target_apart(options):
     target = open_target("reference", **options)
     assert isinstance(target, RemoteTarget)
-    assert not getattr(target, "in_process", False)
     assert command(target)[0] == options.get("python", sys.executable)
     assert ("-O" in command(target)) is options.get("optimize", False)
 

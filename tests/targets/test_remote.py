@@ -193,6 +193,16 @@ async def test_a_target_that_cannot_be_loaded_is_tried_once_and_says_why(tmp_pat
     assert (tmp_path / "tries").read_text() == "x"
 
 
+async def test_what_may_help_is_told_at_each_use_of_a_target_that_cannot_be_loaded():
+    target = RemoteTarget(sys.executable, target="there_is_no_such_module:make")
+    told = []
+    for _ in range(2):
+        with pytest.raises(TargetError) as caught:
+            await target.describe()
+        told.append(caught.value.install)
+    assert told[0] == told[1] != ()
+
+
 async def test_a_start_that_hangs_ends_after_the_time_given(tmp_path):
     adapter = tmp_path / "slow.py"
     adapter.write_text("import time\ntime.sleep(60)\n")

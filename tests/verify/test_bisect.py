@@ -3,6 +3,7 @@
 import subprocess
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from typer.testing import CliRunner
@@ -33,14 +34,15 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-Make = Callable[[Sequence[str]], tuple[Path, list[str]]]
+class Make(Protocol):
+    def __call__(self, contents: Sequence[str], subject: str = ...) -> tuple[Path, list[str]]: ...
 
 
 @pytest.fixture
 def history(tmp_path: Path) -> Make:
     """`history(contents)`: a repository with a commit for each content of its file `it.py`; folder and hashes."""
 
-    def make(contents: Sequence[str]) -> tuple[Path, list[str]]:
+    def make(contents: Sequence[str], subject: str = "state {}") -> tuple[Path, list[str]]:
         folder = tmp_path / "checkout"
         folder.mkdir()
         git(folder, "init", "--quiet", "--initial-branch=main")
@@ -48,7 +50,7 @@ def history(tmp_path: Path) -> Make:
         for number, content in enumerate(contents):
             (folder / "it.py").write_text(content)
             git(folder, "add", "it.py")
-            git(folder, "commit", "--quiet", "--allow-empty", "--message", f"state {number}")
+            git(folder, "commit", "--quiet", "--allow-empty", "--message", subject.format(number))
             hashes.append(git(folder, "rev-parse", "HEAD"))
         return folder, hashes
 
@@ -96,6 +98,15 @@ async def test_where_skipped_ones_hide_it_all_candidates_are_named(history: Make
     result, _ = await found(folder, hashes[0], hashes[-1])
     assert result.first_bad is None
     assert set(result.candidates) == set(hashes[2:])
+
+
+@pytest.mark.parametrize(
+    "subject", ["{} is the first bad commit of the series", "There are only 'skip'ped commits left to test: {}"]
+)
+async def test_git_own_words_in_a_subject_end_nothing(history: Make, subject: str) -> None:
+    folder, hashes = history([f"{'good' if n < 7 else 'bad'} {n}" for n in range(16)], subject)
+    result, _ = await found(folder, hashes[0], hashes[-1])
+    assert (result.first_bad, result.subject) == (hashes[7], subject.format(7))
 
 
 async def test_the_checkout_and_its_git_directory_are_left_as_they_were(history: Make) -> None:

@@ -35,9 +35,21 @@ def test_each_contract_is_one_entry_that_waits_for_a_reason() -> None:
 
 def test_reasons_are_kept_and_cases_follow_the_report() -> None:
     old = known(("a/a", ("one/v1", "gone/v1"), "first"), ("c/c", ("gone/v1",), "no more"))
-    made = draft(report(("a/a", "one/v1"), ("a/a", "two/v1"), passed=(("c/c", "gone/v1"),)), old)
+    passed = (("a/a", "gone/v1"), ("c/c", "gone/v1"))
+    made = draft(report(("a/a", "one/v1"), ("a/a", "two/v1"), passed=passed), old)
     (entry,) = made.known
     assert (entry.scenarios, entry.reason, entry.link) == (("one/v1", "two/v1"), "first", "link of first")
+
+
+def test_what_the_report_did_not_look_at_stays() -> None:
+    old = known(("a/a", ("one/v1", "two/v1"), "first"), ("b/b", ("two/v1",), "second"))
+    assert draft(report(("a/a", "one/v1")), old).known == old.known
+
+
+def test_what_nothing_in_a_whole_run_answers_to_goes() -> None:
+    old = known(("a/a", ("gone/v1", "one/v1"), "first"), ("b/b", ("gone/v1",), "second"))
+    whole = report(("a/a", "one/v1")).model_copy(update={"unmatched_baseline": ("a/a on gone/v1", "b/b on gone/v1")})
+    assert [(e.contract, e.scenarios) for e in draft(whole, old).known] == [("a/a", ("one/v1",))]
 
 
 def test_of_two_reasons_none_is_guessed() -> None:
