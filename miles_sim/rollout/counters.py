@@ -87,15 +87,17 @@ def read_spec(meta_info: Mapping[str, Any]) -> SpecInfo:
     """The speculative counters of one generation, under whichever spelling the engine's release has.
 
     Counters that are not there count 0. SGLang leaves all of them out where no verify step ran, which is
-    so for at most one completion id (the prefill's). Counters that contradict one another are not there: what they
-    would add to a rate is not known.
+    so for at most one completion id (the prefill's). Counters that contradict one another are not there, nor is one of
+    accepted and drafted that comes without the other: what they would add to a rate is not known.
     """
     accepted, drafted = next((pair for pair in SPELLINGS if pair[0] in meta_info or pair[1] in meta_info), SPELLINGS[0])
     completion = count(meta_info, "completion_tokens")
     took = count(meta_info, accepted), count(meta_info, drafted), count(meta_info, "spec_verify_ct")
-    told = all(meta_info.get(name) is not None for name in (accepted, drafted, "spec_verify_ct"))
+    both = meta_info.get(accepted) is not None and meta_info.get(drafted) is not None
     reported = meta_info.get("spec_verify_ct") is not None
-    if told and _contradict(*took):
+    if not both:
+        took = 0, 0, took[2]
+    elif reported and _contradict(*took):
         took, reported = (0, 0, 0), False
     return SpecInfo(
         spec_accept_token_num=took[0],

@@ -20,9 +20,12 @@ def test_each_spelling_is_read(accepted: str, drafted: str) -> None:
 
 
 @pytest.mark.parametrize(("accepted", "drafted"), SPELLINGS)
-def test_a_counter_that_comes_alone_is_read_under_its_spelling(accepted: str, drafted: str) -> None:
-    assert read_spec({accepted: 5}) == SpecInfo(5, 0, 0, 0)
-    assert read_spec({drafted: 9}) == SpecInfo(0, 9, 0, 0)
+def test_a_count_of_drafts_that_comes_without_the_other_makes_no_rate(accepted: str, drafted: str) -> None:
+    for alone in (accepted, drafted):
+        info = read_spec({alone: 5, "spec_verify_ct": 3, "completion_tokens": 9})
+        assert info == SpecInfo(0, 0, 3, 9)
+        honest = read_spec({accepted: 2, drafted: 6, "spec_verify_ct": 2, "completion_tokens": 5})
+        assert (info + honest).accept_rate == pytest.approx(2 / 6)
 
 
 def test_old_names_beside_new_ones_count_once() -> None:
