@@ -24,6 +24,7 @@ GROUND = {
     "rows",
     "tokenizer",
     "transport",
+    "workers",
     "yaml_file",
 }
 HEAVY = ["faker", "numpy", "ray", "safetensors", "sglang", "starlette", "torch", "transformers", "uvicorn"]

@@ -1,10 +1,8 @@
 """The processes of this machine as a campaign's runner."""
 
 import logging
-import multiprocessing
-import signal
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 
@@ -12,6 +10,7 @@ from miles_sim.campaign.run import Runner
 from miles_sim.campaign.settings import CampaignSettings
 from miles_sim.campaign.unit import Broken, Unit, UnitPlayer
 from miles_sim.verify.survival import play_ends
+from miles_sim.workers import Workers
 
 AHEAD = 4
 """Scenarios handed out for each process: none waits, and what finishes early is little."""
@@ -71,18 +70,16 @@ def _alone(settings: CampaignSettings, number: int) -> Unit:
             return crashed(settings, number)
 
 
-def _pool(settings: CampaignSettings, workers: int) -> ProcessPoolExecutor:
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(settings.model_dump_json(),))
+def _pool(settings: CampaignSettings, workers: int) -> Workers:
+    return Workers(workers, _begin, (settings.model_dump_json(),))
 
 
 _player: UnitPlayer | Exception | None = None
 
 
 def _begin(settings: str) -> None:
-    """Of a process: Ctrl-C is its parent's to act on. Why it cannot play, `_play` says."""
+    """Of a process. Why it cannot play, `_play` says."""
     global _player
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.getLogger("miles_sim").addHandler(logging.NullHandler())  # faults are what it is for: nobody need be warned
     try:
         _player = UnitPlayer(CampaignSettings.model_validate_json(settings)).__enter__()

@@ -2,10 +2,7 @@
 
 import asyncio
 import logging
-import multiprocessing
-import signal
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +21,7 @@ from miles_sim.verify.report import Verdict
 from miles_sim.verify.rule import Case, Rule, Violation
 from miles_sim.verify.run import judged
 from miles_sim.verify.survival import broken_off, play_ends
+from miles_sim.workers import Workers
 
 AHEAD = 2
 """Cases handed out for each process: none waits for the next."""
@@ -47,8 +45,7 @@ class Processes:
         self._rules = {rule.id: rule for rule in (*rules, play_ends)}
         self._in_order = list(rules)
         chosen = tuple(rule.id for rule in rules), tuple(map(str, packs))
-        context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=chosen)
+        self._pool = Workers(workers, _begin, chosen)
 
     def __enter__(self) -> "Processes":
         return self
@@ -88,9 +85,8 @@ _side: _Side | None = None
 
 
 def _begin(ids: Sequence[str], packs: Sequence[str]) -> None:
-    """Of a process: Ctrl-C is its parent's to act on, and what agents do wrong the report says."""
+    """Of a process: what agents do wrong the report says."""
     global _side
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.getLogger("miles_sim").addHandler(logging.NullHandler())
     every = {rule.id: rule for rule in combine([load_pack(CONTRACTS), *map(load_pack, packs)])}
     network = LocalNetwork()
