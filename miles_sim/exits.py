@@ -5,8 +5,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import typer
-
 HOLDS, VIOLATED, IMPOSSIBLE, BROKEN, INTERRUPTED, UNREAD = 0, 1, 2, 3, 130, 141
 """Exit codes: all holds; a violation; asked for what cannot be; a fault of miles-sim itself; Ctrl-C; who reads the
 output has closed it."""
@@ -16,6 +14,8 @@ output has closed it."""
 def honest() -> Iterator[None]:
     """Errors a person can act on become one line and exit 2, Ctrl-C becomes 130, output that nobody reads 141; all
     else is a fault of ours."""
+    import typer
+
     try:
         yield
     except KeyboardInterrupt:

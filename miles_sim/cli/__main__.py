@@ -1,5 +1,5 @@
 """`python -m miles_sim.cli`."""
 
-from miles_sim.cli.commands import main
+from miles_sim.cli import main
 
 main()

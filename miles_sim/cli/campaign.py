@@ -1,5 +1,6 @@
 """The `campaign` and `shrink` commands: random rollouts under random faults, and the smallest of what fails."""
 
+import asyncio
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from miles_sim.exits import HOLDS, VIOLATED, honest
 if TYPE_CHECKING:
     from miles_sim.campaign.found import Saved
     from miles_sim.campaign.run import Progress
+    from miles_sim.campaign.settings import CampaignSettings
     from miles_sim.campaign.summary import Summary
 
 # ruff: noqa: UP045 - the oldest Typer that we allow reads no `X | None`
@@ -92,14 +94,16 @@ def campaign(
             optimize=optimize,
             checkout=None if checkout is None else str(checkout.absolute()),
         )
-        folder = out or Path(f"miles-sim-campaign-{seed}")
-        with _shown(rollouts) as progress:
-            summary = run(settings, folder, on_ray(ray) if ray is not None else local(workers), progress=progress)
+        folder = choices.chosen_folder(out=out or Path(f"miles-sim-campaign-{seed}"))
+        runner = on_ray(ray) if ray is not None else local(workers)
         found = []
-        if summary.violations:
-            options = choices.TargetChoice(target, python, optimize, checkout).options(contracts)
-            with Store(folder, settings) as store:
-                found = saved(settings, store.units(), folder / "violations", shrunk=shrink, options=options)
+        with _stopped_is_told(settings, folder):
+            with _shown(rollouts) as progress:
+                summary = run(settings, folder, runner, progress=progress)
+            if summary.violations:
+                options = choices.TargetChoice(target, python, optimize, checkout).options(contracts)
+                with Store(folder, settings) as store:
+                    found = saved(settings, store.units(), folder / "violations", shrunk=shrink, options=options)
         (folder / "summary.json").write_text(summary.model_dump_json(indent=2) + "\n", "utf-8")
         _print(summary, found, to_stderr=str(json) == "-")
         if json is not None:
@@ -141,7 +145,8 @@ def shrink(
 
         if out is not None:
             choices.chosen_files(out=out)
-        chosen, session = choices.chosen_case(scenario)
+        chosen, sessions = choices.chosen_sessions(scenario)
+        session = asyncio.run(choices.TargetChoice(target, python, optimize, checkout).served(chosen, sessions))
         settings = CampaignSettings(
             rollouts=1,
             contracts=(contract,) if contract else (),
@@ -168,6 +173,20 @@ def shrink(
             err=True,
         )
     raise typer.Exit(VIOLATED)
+
+
+@contextmanager
+def _stopped_is_told(settings: "CampaignSettings", folder: Path) -> Iterator[None]:
+    """Who stops it learns how much of it is done, and that it is not lost."""
+    from miles_sim.campaign.store import Store
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        with Store(folder, settings) as store:
+            done = sum(map(settings.rollouts_of, range(store.done)))
+        typer.echo(f"stopped after {done} of {settings.rollouts} rollouts; the same command goes on", err=True)
+        raise
 
 
 @contextmanager

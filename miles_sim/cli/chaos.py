@@ -105,11 +105,11 @@ async def _serve(
         )
         try:
             async with proxied(upstream, transport, host=host, port=port) as url:
+                stack.callback(_tell, tally, json)
                 typer.echo(f"faults at {url} before {upstream}; Ctrl-C stops it", err=json)
                 await ended.wait()
         finally:
             await inner.aclose()
-            _tell(tally, json)
 
 
 def _tell(tally: "Tally", json: bool) -> None:

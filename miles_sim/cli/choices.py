@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -20,6 +20,7 @@ from miles_sim.verify.pack import combine, load_pack, select
 from miles_sim.verify.processes import Processes
 from miles_sim.verify.rule import Rule
 from miles_sim.verify.run import Progress, SelectionError, select_cases, verify
+from miles_sim.verify.struck import needed
 from miles_sim.yaml_file import YamlFile
 
 MOST_PROCESSES = 4
@@ -96,6 +97,11 @@ class TargetChoice:
             await target.close()
             await network.aclose()
 
+    async def served(self, scenario: Scenario, sessions: Sequence[SessionVersion]) -> SessionVersion:
+        """As the function of that name, on a target that is opened for it alone."""
+        async with self.opened() as (target, _):
+            return await served(target, scenario, sessions)
+
 
 def _cores() -> int:
     """That this process may use."""
@@ -123,18 +129,21 @@ async def witnesses_of(rules: Sequence[Rule]) -> str:
 
 def chosen_cases(patterns: Sequence[str] | None, skipped: Sequence[str] | None = None) -> Cases:
     """The library's cases that match, and every case of each YAML file named; all without a pattern. Less those that
-    `skipped` matches; `SelectionError` for a pattern that matches none or two scenarios of one name, `Impossible` where
-    nothing is left."""
+    `skipped` matches. `SelectionError` for a pattern that matches none, or two scenarios of one name; `Impossible` for
+    one of `skipped` that matches none of the library and the files, or where nothing is left."""
     files = scenario_files(patterns)
     globs = [pattern for pattern in patterns or () if not _is_file(pattern)]
-    cases = select_cases([library.load_file(file) for file in files.values()], ())
+    own = [library.load_file(file) for file in files.values()]
+    every = [library.load(name) for name in library.names()] if globs or skipped or not files else []
+    cases = select_cases(own, ())
     if globs or not files:
-        built_in = select_cases([library.load(name) for name in library.names()], globs)
+        built_in = select_cases(every, globs)
         if both := [scenario.name for scenario, _ in built_in if scenario.name in files]:
             raise SelectionError(f"scenario: {files[both[0]]} and a built-in one are both named {both[0]!r}")
         cases += built_in
     if skipped:
-        cases = _without(cases, skipped)
+        left_out = _left_out([*own, *every], skipped)
+        cases = [(scenario, session) for scenario, session in cases if (scenario.name, session) not in left_out]
     if not cases:
         raise Impossible("skip: nothing is left to play")
     return cases
@@ -151,27 +160,39 @@ def scenario_files(patterns: Sequence[str] | None) -> dict[str, str]:
     return files
 
 
-def _without(cases: Cases, patterns: Sequence[str]) -> Cases:
-    different = list({id(scenario): scenario for scenario, _ in cases}.values())
+def _left_out(scenarios: Sequence[Scenario], patterns: Sequence[str]) -> set[tuple[str, SessionVersion]]:
     try:
-        left_out = select_cases(different, patterns)
+        return {(scenario.name, session) for scenario, session in select_cases(scenarios, patterns)}
     except SelectionError as error:
         raise Impossible(f"skip: {str(error).removeprefix('scenario: ')}") from None
-    return [case for case in cases if case not in left_out]
 
 
-def chosen_case(name: str, version: str | None = None) -> tuple[Scenario, SessionVersion]:
-    """One case by `scenario`, `scenario/session` or YAML file. Session: `version`, or else the scenario's latest."""
+def chosen_sessions(name: str, version: str | None = None) -> tuple[Scenario, tuple[SessionVersion, ...]]:
+    """One scenario by `scenario`, `scenario/session` or YAML file, and the sessions that it may be played under: the
+    one asked for, or else all of its own, the latest first."""
     start, slash, own = name.partition("/")
     if slash and not _is_file(name) and (own in get_args(SessionVersion) or start in library.names()):
         if version not in (None, own):
             raise Impossible(f"session: {version!r} is asked for, and {name}")
         name, version = start, own
     scenario = library.resolve(name)
-    for session in scenario.sessions:
-        if session == (version or max(scenario.sessions)):
-            return scenario, session
-    raise Impossible(f"session: {version!r} cannot serve {scenario.name}; it has {', '.join(scenario.sessions)}")
+    sessions = tuple(sorted((each for each in scenario.sessions if version in (None, each)), reverse=True))
+    if not sessions:
+        raise Impossible(f"session: {version!r} cannot serve {scenario.name}; it has {', '.join(scenario.sessions)}")
+    return scenario, sessions
+
+
+async def served(target: Target, scenario: Scenario, sessions: Sequence[SessionVersion]) -> SessionVersion:
+    """The first of `sessions` under which the target can play it; `Impossible` gives the target's reason why none."""
+    info = await target.describe()
+    reasons = []
+    for session in sessions:
+        lacking = [need for need in needed(scenario, session) if need not in info["capabilities"]]
+        if not lacking:
+            return session
+        reasons.append(f"{lacking[0]}: {info['absent'].get(lacking[0], 'the target does not claim it')}")
+    told = "; ".join(dict.fromkeys(reasons))
+    raise Impossible(f"target: {info['name']} cannot play {scenario.name}/{sessions[0]}: it needs {told}")
 
 
 SERVED: dict[str, Any] = {"ledger": {"keep": 1000, "questions": 100_000}, "cache_tokens": 1 << 20}
@@ -212,8 +233,8 @@ def probabilities(text: str | None) -> list[float] | None:
 
 
 def chosen_files(**asked: Path | None) -> dict[str, Path]:
-    """The files asked for, by kind. Raises `Impossible` for one that has no folder to stand in, or is asked for twice:
-    better before a long run than after it."""
+    """The files asked for, by kind. Raises `Impossible` for one that cannot be written, or is asked for twice: better
+    before a long run than after it."""
     files = {kind: file for kind, file in asked.items() if file is not None}
     kinds: dict[Path, str] = {}
     for kind, file in files.items():
@@ -224,7 +245,42 @@ def chosen_files(**asked: Path | None) -> dict[str, Path]:
             raise Impossible(f"{kind}: {file}: there is no folder {file.parent}")
         if file.is_dir():
             raise Impossible(f"{kind}: {file} is a folder")
+        if str(file) != "-":
+            _tried(kind, file)
     return files
+
+
+def _tried(kind: str, file: Path) -> None:
+    """Raises `Impossible` for a file that cannot be opened for writing; nothing is changed by that."""
+    there = file.exists()
+    if there and not file.is_file():
+        return  # who reads a pipe would take this for all that comes
+    try:
+        file.open("ab").close()
+    except OSError as error:
+        raise Impossible(f"{kind}: {file}: {error.strerror}") from None
+    if not there:
+        file.resolve().unlink()  # not the link that leads there
+
+
+def chosen_folder(**asked: Path) -> Path:
+    """The one folder asked for, by kind, to be made where it is due. Raises `Impossible` where it cannot be; better
+    before a long run than after it."""
+    ((kind, folder),) = asked.items()
+    if folder.exists() and not folder.is_dir():
+        raise Impossible(f"{kind}: {folder} is no folder")
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise Impossible(f"{kind}: {folder} cannot be written to")
+    except OSError as error:
+        raise Impossible(f"{kind}: {folder}: {error.strerror}") from None
+    finally:
+        for each in missing:
+            with suppress(OSError):
+                each.rmdir()
+    return folder
 
 
 def json_files(folder: Path) -> list[Path]:

@@ -4,9 +4,9 @@ import asyncio
 import logging
 import signal
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
@@ -20,7 +20,7 @@ from miles_sim.cli.run import run
 from miles_sim.cli.search import search
 from miles_sim.cli.session import session
 from miles_sim.cli.targets import baseline, bisect, compare, digest, doctor, rows, verdicts
-from miles_sim.exits import BROKEN, HOLDS, VIOLATED, honest
+from miles_sim.exits import HOLDS, VIOLATED, honest
 
 if TYPE_CHECKING:
     from miles_sim.engine.settings import EngineSettings
@@ -44,7 +44,8 @@ app = typer.Typer(
     miles-sim session --engine URL                the session server before any engine
     miles-sim chaos --upstream URL                faults before any engine
 
-    Exit code: 0 all holds, 1 something is violated, 2 asked for what cannot be, 130 stopped by Ctrl-C.
+    Exit code: 0 all holds, 1 something is violated, 2 asked for what cannot be, 3 a fault of miles-sim itself,
+    130 stopped by Ctrl-C, 141 who reads the output has closed it.
     """,
 )
 
@@ -175,16 +176,24 @@ def profiles(
     name: Annotated[Optional[str], typer.Argument(help="One profile. Default: list them.")] = None,
     json: AsJson = False,
 ) -> None:
-    """List the releases of SGLang that the engine can speak as. With --json all that is known of their wire."""
+    """List the releases of SGLang that the engine can speak as.
+
+    Of one also where it is known from. With --json all that is known of their wire.
+    """
     with honest():
         from miles_sim.engine import profiles as known
+        from miles_sim.engine.settings import EngineSettings
 
         found = {each: known.load(each) for each in ([name] if name else known.names())}
         if json:
             documents = [{"name": each, **profile.model_dump(mode="json")} for each, profile in found.items()]
             _write_json(documents[0] if name else documents)
         else:
-            _write_rows([[each, profile.release, " ".join(profile.source.split())] for each, profile in found.items()])
+            default = EngineSettings().profile
+            rows = [[each, of.release, "default of serve" if each == default else ""] for each, of in found.items()]
+            _write_rows(rows)
+            if name:
+                typer.echo(fill(" ".join(found[name].source.split()), width=110, break_on_hyphens=False))
 
 
 def schemas(
@@ -387,12 +396,3 @@ IN_ORDER: dict[str, Callable[..., None]] = {
 for name, command in IN_ORDER.items():
     app.command(name=name)(command)
 app.add_typer(bench, name="bench")
-
-
-def main() -> None:
-    """Entry point of the `miles-sim` command."""
-    try:
-        app(prog_name="miles-sim")
-    except Exception:
-        traceback.print_exc()
-        sys.exit(BROKEN)

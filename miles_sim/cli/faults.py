@@ -142,7 +142,7 @@ def _words(value: Any) -> str:
 
 
 def _write_singles(folder: Path, sessions: list[str] | None) -> None:
-    from miles_sim.cli.choices import Impossible
+    from miles_sim.cli.choices import Impossible, chosen_folder
     from miles_sim.faults.catalogue import kinds
     from miles_sim.scenarios.single import DIRECT_EDGES, SESSIONS, single
     from miles_sim.scenarios.written import scenario_yaml
@@ -150,7 +150,7 @@ def _write_singles(folder: Path, sessions: list[str] | None) -> None:
     wanted = tuple(session for session in SESSIONS if session in (sessions or SESSIONS))
     if unknown := sorted(set(sessions or ()) - set(SESSIONS)):
         raise Impossible(f"session: {unknown[0]!r} is not one of {', '.join(SESSIONS)}")
-    folder.mkdir(parents=True, exist_ok=True)
+    chosen_folder(write=folder).mkdir(parents=True, exist_ok=True)
     for kind in kinds().values():
         if wanted != ("direct",) or kind.edge in DIRECT_EDGES:
             scenario = single(kind, wanted)

@@ -22,7 +22,9 @@ def run(
     ],
     session: Annotated[
         Optional[str],
-        typer.Option(metavar="v1|v2|direct", help="Session server version. Default: the scenario's latest."),
+        typer.Option(
+            metavar="v1|v2|direct", help="Session server version. Default: the latest that scenario and target have."
+        ),
     ] = None,
     target: TargetName = "reference",
     python: Python = None,
@@ -53,11 +55,12 @@ def run(
         from miles_sim.verify.play import play
 
         choices.chosen_files(faults_out=faults_out)
-        chosen, version = choices.chosen_case(scenario, session)
+        chosen, sessions = choices.chosen_sessions(scenario, session)
         seeded = chosen.model_copy(update={"seed": chosen.seed + seed})
 
         async def work() -> "Case":
             async with choices.TargetChoice(target, python, optimize, checkout).opened() as (opened, network):
+                version = await choices.served(opened, seeded, sessions)
                 return await play(seeded, opened, session=version, network=network)
 
         case = asyncio.run(work())

@@ -56,6 +56,7 @@ def search(
 
         rules = choices.chosen_rules(contracts, contract)
         chosen = choices.TargetChoice(target, python, optimize, checkout)
+        choices.chosen_folder(out=out)
         place = free(promote, library) if promote else None
         files: list[File] = []
 

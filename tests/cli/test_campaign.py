@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from miles_sim.campaign.unit import Unit, UnitPlayer
 from miles_sim.cli import app
 from miles_sim.rollout import assembly
 
@@ -84,6 +85,22 @@ def test_what_is_violated_is_saved_shown_again_by_its_line_and_shrunk_further_by
     small = _run("shrink", file, "--out", "small.yaml")
     assert small.exit_code == 1
     assert _run("verify", "--scenario", "small.yaml", "--contract", "tokens/observation-masked").exit_code == 1
+
+
+def test_one_that_is_stopped_tells_how_much_is_done_and_the_same_command_does_the_rest() -> None:
+    play = UnitPlayer.play
+
+    def until_ctrl_c(player: UnitPlayer, number: int) -> Unit:
+        if number == 1:
+            raise KeyboardInterrupt
+        return play(player, number)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(UnitPlayer, "play", until_ctrl_c)
+        stopped = _run(*SMALL)
+    assert (stopped.exit_code, stopped.stdout) == (130, "")
+    assert stopped.stderr == "stopped after 3 of 6 rollouts; the same command goes on\n"
+    assert "6 rollouts in 2 scenarios" in _run(*SMALL).output
 
 
 def test_going_on_with_other_settings_is_refused_in_one_line() -> None:

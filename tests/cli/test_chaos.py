@@ -143,6 +143,16 @@ def test_an_upstream_that_is_not_there_is_refused_by_name(gone: str) -> None:
     assert f"upstream {gone}" in result.stderr
 
 
+@pytest.mark.parametrize("json", [["--json"], []])
+def test_one_that_never_listened_tells_nothing_but_why(json: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        words = ["chaos", "--upstream", f"http://127.0.0.1:{port}", "--port", port, *json]
+        result = CliRunner().invoke(app, words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"cannot listen on 127.0.0.1:{port}" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("plan", "named"),
     [

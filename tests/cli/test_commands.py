@@ -18,11 +18,14 @@ import pytest
 from typer.testing import CliRunner
 
 import miles_sim
-from miles_sim.cli import app
+from miles_sim.cli import app, choices
 from miles_sim.cli.commands import IN_ORDER
+from miles_sim.engine.settings import EngineSettings
+from miles_sim.exits import BROKEN, HOLDS, IMPOSSIBLE, INTERRUPTED, UNREAD, VIOLATED
 from miles_sim.resources import CONTRACTS
 from miles_sim.verify.pack import load_pack
 
+README = Path(__file__).parents[2] / "README.md"
 COMMANDS = ("verify", "run", "scenarios", "contracts", "profiles", "schemas", "serve", "session")
 NEVER = '''
 from miles_sim.verify import rule
@@ -89,6 +92,15 @@ def test_help_teaches_every_command_with_an_example() -> None:
         assert f"miles-sim {command} " in _run(command, "--help").output
 
 
+@pytest.mark.parametrize("place", ["help", "README"])
+def test_every_exit_code_is_told(place: str) -> None:
+    text = _run("--help").output if place == "help" else README.read_text(encoding="utf-8")
+    told = re.search(r"Exit code:? 0.*?\.\n", text, re.DOTALL)
+    assert told
+    codes = [HOLDS, VIOLATED, IMPOSSIBLE, BROKEN, INTERRUPTED, UNREAD]
+    assert re.findall(r"\d+", told[0]) == list(map(str, codes))
+
+
 def test_the_version_is_the_packages() -> None:
     assert _run("--version").output == f"miles-sim {miles_sim.__version__}\n"
 
@@ -113,6 +125,16 @@ def test_a_list_is_one_line_an_entry_and_the_same_as_json(command: str) -> None:
     assert len(lines) == len(document) > 0
     names = list(document) if isinstance(document, dict) else [entry.get("id") or entry["name"] for entry in document]
     assert [line.split()[0] for line in lines] == names
+
+
+def test_profiles_are_listed_in_short_lines_that_say_which_one_serve_speaks_and_one_tells_its_source() -> None:
+    listed = _run("profiles").output.splitlines()
+    assert max(map(len, listed)) <= 100
+    (default,) = (line for line in listed if "default of serve" in line)
+    assert default.split()[0] == EngineSettings().profile
+    assert not any("srt/" in line for line in listed)
+    told = " ".join(_run("profiles", "sglang-0.5.23").output.split())
+    assert json.loads(_run("profiles", "sglang-0.5.23", "--json").output)["source"] in told
 
 
 def test_a_profile_is_given_whole_whatever_it_differs_from() -> None:
@@ -146,6 +168,29 @@ def test_run_shows_a_case_and_gives_it_as_json() -> None:
 def test_run_plays_the_session_that_is_asked_for() -> None:
     assert "session v1," in _run("run", "tools", "--session", "v1").output
     assert _run("run", "tools/v1").output == _run("run", "tools", "--session", "v1").output
+
+
+@pytest.fixture
+def _foreign(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The example target is found: it has linear sessions only."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "examples"))
+    yield
+    sys.modules.pop("foreign_target", None)
+
+
+@pytest.mark.usefixtures("_foreign")
+def test_run_takes_the_latest_session_that_the_target_has_and_refuses_what_it_has_not() -> None:
+    words = ["run", "--target", "foreign_target:ForeignTarget"]
+    latest = _run(*words, "linear")
+    assert (latest.exit_code, "session v1," in latest.output) == (0, True), latest.output
+    why = "it needs session.v2: a recorder keeps one line of history"
+    for asked in (["linear", "--session", "v2"], ["linear/v2"], ["subagent-fork-after"]):
+        refused = _run(*words, *asked)
+        told = f"miles-sim: target: foreign cannot play {asked[0].partition('/')[0]}/v2: {why}"
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert refused.stderr.startswith(told)
+    shrunk = _run("shrink", *words[1:], "linear/v2")
+    assert (shrunk.exit_code, shrunk.stdout, why in shrunk.stderr) == (2, "", True)
 
 
 def test_the_same_run_gives_the_same_text_and_another_seed_another() -> None:
@@ -208,6 +253,24 @@ def test_a_scenario_file_is_judged_like_a_named_one(tmp_path: Path) -> None:
     assert "1 case:" in result.output
 
 
+@pytest.mark.parametrize(
+    ("skip", "left"),
+    [
+        ("fault-*", {"tools/v1", "tools/v2", "own/v2"}),
+        ("tools/v1", {"tools/v2", "own/v2"}),
+        ("own", {"tools/v1", "tools/v2"}),
+        ("linear", {"tools/v1", "tools/v2", "own/v2"}),
+    ],
+)
+def test_skip_leaves_out_what_it_matches_and_may_name_what_was_not_chosen(
+    tmp_path: Path, skip: str, left: set[str]
+) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text("name: own\ntitle: My own\nplan: {steps: [{do: say}]}\n", encoding="utf-8")
+    chosen = choices.chosen_cases(["tools", str(file)], [skip])
+    assert {f"{scenario.name}/{session}" for scenario, session in chosen} == left
+
+
 def test_the_json_report_is_the_same_bytes_each_time_in_a_file_or_on_stdout(tmp_path: Path) -> None:
     words = ["verify", "--scenario", "twins", "--contract", "tokens/*", "--json"]
     _run(*words, str(tmp_path / "report.json"))
@@ -256,6 +319,8 @@ def test_each_kind_of_report_is_written_the_same_each_time(tmp_path: Path) -> No
         (["verify", "--seed", "-1"], "--seed"),
         (["verify", "--nonsense"], "--nonsense"),
         (["verify", "--skip", "no-such"], "skip: 'no-such' matches none of the "),
+        (["verify", "--scenario", "tools", "--skip", "zzz*"], "skip: 'zzz*' matches none of the "),
+        (["verify", "--scenario", "tools", "--skip", "tools"], "skip: nothing is left to play"),
         (["verify", "--target", "json:loads"], "'json:loads', called without arguments, raised TypeError"),
         (["verify", "--target", "builtins:list"], "gave a list without describe, play, close"),
         (["verify", "--json", "r", "--junit", "./r", "--scenario", "linear"], "junit: r is written by --json too"),
@@ -273,6 +338,13 @@ def test_each_kind_of_report_is_written_the_same_each_time(tmp_path: Path) -> No
         (["verdicts", "no-such"], "no-such: there is no such folder"),
         (["faults", "--page", "no-such"], "no-such: there is no such folder"),
         (["digest", "r.json", "--label", "x", "--date", "2026-13-01"], "date: '2026-13-01' is no day"),
+        (["verify", "--json", "/proc/foo", "--scenario", "linear"], "json: /proc/foo: No such file or directory"),
+        (["run", "linear", "--faults-out", "/proc/foo"], "faults_out: /proc/foo: No such file or directory"),
+        (["campaign", "--out", "/proc/foo"], "out: /proc/foo: No such file or directory"),
+        (["campaign", "--out", __file__], f"out: {__file__} is no folder"),
+        (["campaign", "--out", f"{__file__}/x"], f"out: {__file__}/x: Not a directory"),
+        (["search", "--out", __file__], f"out: {__file__} is no folder"),
+        (["faults", "--write", "/proc/foo"], "write: /proc/foo: No such file or directory"),
         (["verify", "--html", "/", "--scenario", "linear"], "html: /"),
         (["verify", "--junit", "/no/such/folder/j.xml", "--scenario", "linear"], "junit: /no/such/folder"),
         (["verify", "--json", "/no/such/folder/report.json", "--scenario", "linear"], "/no/such/folder"),
@@ -286,11 +358,45 @@ def test_what_is_impossible_exits_2_and_names_it(words: list[str], named: str) -
     assert len(result.stderr.splitlines()) <= 4
 
 
+def test_a_file_or_folder_that_is_only_tried_is_left_as_it_was(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.write_text("as it was", encoding="utf-8")
+    before = there.stat().st_mtime_ns
+    choices.chosen_files(json=there, html=tmp_path / "html", junit=Path("/dev/null"), markdown=Path("-"))
+    choices.chosen_folder(out=tmp_path / "a" / "b")
+    choices.chosen_folder(out=tmp_path)
+    assert list(tmp_path.iterdir()) == [there]
+    assert (there.read_text(encoding="utf-8"), there.stat().st_mtime_ns) == ("as it was", before)
+
+
 def test_a_fault_of_ones_own_is_no_violation() -> None:
-    code = "import sys, miles_sim.cli.commands as c; c._serve = None; sys.argv[1:] = ['serve', '--port', '0']; c.main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    code = "import sys, miles_sim.cli as c, miles_sim.cli.commands; c.commands._serve = None; c.main()"
+    done = subprocess.run([sys.executable, "-c", code, "serve", "--port", "0"], capture_output=True, text=True)
     assert done.returncode == 3
     assert "Traceback" in done.stderr
+
+
+LOADING = """
+import os, signal, sys
+from miles_sim.cli import main
+
+
+class Finder:
+    def find_spec(name, path=None, target=None):
+        if name == WHEN:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+sys.meta_path.insert(0, Finder)
+main()
+"""
+
+
+@pytest.mark.parametrize("when", ["typer", "miles_sim.cli.run", "miles_sim.verify.play", "miles_sim.report.case"])
+def test_ctrl_c_while_a_command_is_loading_ends_it_quietly(when: str) -> None:
+    code = LOADING.replace("WHEN", repr(when))
+    done = subprocess.run([sys.executable, "-c", code, "run", "linear"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
