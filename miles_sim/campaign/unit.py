@@ -14,6 +14,7 @@ from miles_sim.targets.base import Target
 from miles_sim.targets.catalog import open_target
 from miles_sim.transport import LocalNetwork
 from miles_sim.verify.collector import Collector
+from miles_sim.verify.farewell import cancel_all
 from miles_sim.verify.judge import Judgement
 from miles_sim.verify.pack import combine, load_pack, select
 from miles_sim.verify.rule import Case, Rule
@@ -91,6 +92,7 @@ class UnitPlayer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            cancel_all(self._loop)
             self._loop.run_until_complete(self._target.close())
             self._loop.run_until_complete(self._network.aclose())
         finally:

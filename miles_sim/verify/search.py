@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from miles_sim.scenarios.model import Scenario
 from miles_sim.targets.base import Target
 from miles_sim.transport import LocalNetwork
+from miles_sim.verify.farewell import cancel_all
 from miles_sim.verify.report import FAILING, Result, Verdict
 from miles_sim.verify.rule import Rule
 from miles_sim.verify.run import Run, verify
@@ -19,10 +20,6 @@ Opened = Callable[[], AbstractAsyncContextManager[tuple[Target, LocalNetwork | N
 """Opens the target, and the network that it shares."""
 Tried = Callable[[int, int], None]
 """Called with (scenarios played, of how many drawn at most) before each play; shrinking plays count, too."""
-
-
-_FAREWELL = 5.0
-"""Seconds for a play that was stopped to put away what it has opened."""
 
 
 @dataclass(frozen=True)
@@ -117,10 +114,7 @@ class _Player:
 
     def __exit__(self, *raised: object) -> None:
         try:
-            if left := asyncio.all_tasks(self._loop):  # whoever stops a search does so in the middle of a play
-                for task in left:
-                    task.cancel()
-                self._loop.run_until_complete(asyncio.wait(left, timeout=_FAREWELL))
+            cancel_all(self._loop)
             self._loop.run_until_complete(self._manager.__aexit__(None, None, None))
         finally:
             self._loop.close()
