@@ -16,7 +16,7 @@ class Workers(ProcessPoolExecutor):
     is deaf to Ctrl-C from its first import on.
     """
 
-    def __init__(self, count: int, begin: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    def __init__(self, count: int, begin: Callable[..., object], arguments: tuple[Any, ...]) -> None:
         context = multiprocessing.get_context("spawn")
         super().__init__(count, mp_context=context, initializer=begin, initargs=arguments)
 
