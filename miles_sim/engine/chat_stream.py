@@ -25,7 +25,6 @@ class _Choice:
         self.said = reader.stream() if reader.parses else None
         self.opened = False
         self.called = False
-        self.reason: Reason | None = None
         self.counts = Counts()
         self.thought = 0
         """Ids of it."""
@@ -65,8 +64,8 @@ class ChatStream:
         self._reader = reader
         self._framed = framed
         self._id = ""
-        self._ended: list[int] = []
-        """Choices that are done, in the order in which they were."""
+        self._ended: dict[int, Reason] = {}
+        """Why the choices that are done ended, in the order in which they did."""
         self._choices = [
             _Choice(
                 flight,
@@ -91,9 +90,8 @@ class ChatStream:
                 self.stopped = True
                 yield refusal
                 return
-        choice.reason = reason
         if reason is not None:
-            self._ended.append(index)
+            self._ended[index] = reason
         if not choice.opened:
             choice.opened = True
             yield self._piece(index, {"role": "assistant", "content": ""})
@@ -227,12 +225,10 @@ class ChatStream:
 
     def end(self) -> Iterator[bytes]:
         """The last pieces."""
-        for index in self._ended:
-            choice = self._choices[index]
-            if choice.reason is not None:
-                kind = choice.reason["type"]
-                kind = "tool_calls" if choice.called and kind == "stop" else kind
-                yield self._piece(index, {}, reason=kind, matched=choice.reason.get("matched"))
+        for index, reason in self._ended.items():
+            called = self._choices[index].called and reason["type"] == "stop"
+            kind = "tool_calls" if called else reason["type"]
+            yield self._piece(index, {}, reason=kind, matched=reason.get("matched"))
         yield from self._extras()
         options = self._request.stream_options
         if options is not None and options.include_usage:

@@ -354,8 +354,10 @@ class Scheduler:
         spec = None
         if drawn.drafts is not None and settings.speculative is not None:
             spec = truth(drawn.drafts[: max(flight.steps - 1, 0)], settings.speculative)
-        versions = [*flight.versions, (self.weight_version, length)]
-        spans = spans_of([(version, min(end, length)) for version, end in versions]) if flight.versions else []
+        spans = []
+        if flight.versions:
+            before = [(version, min(end, length)) for version, end in flight.versions]
+            spans = spans_of([*before, (self.weight_version, length)])
         return Answered(
             asked=flight.asked,
             misbehaved=drawn.misbehaved,

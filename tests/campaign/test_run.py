@@ -1,5 +1,6 @@
 """The same campaign comes out alike, whoever plays it and however often it is stopped."""
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from miles_sim.campaign.local import local
 from miles_sim.campaign.run import run
 from miles_sim.campaign.settings import CampaignError, CampaignSettings
 from miles_sim.campaign.summary import Summary, Tally
-from miles_sim.campaign.unit import Unit
+from miles_sim.campaign.unit import Unit, UnitPlayer
 from miles_sim.targets.catalog import UnknownTargetError
 
 SETTINGS = CampaignSettings(seed=1, rollouts=20, per_unit=4, faults=("http-*",), contracts=("faults/*", "session/*"))
@@ -129,3 +130,9 @@ def test_a_target_that_cannot_be_opened_is_one_error_for_any_number_of_processes
     for workers in (1, 2):
         with pytest.raises(UnknownTargetError, match="no_such_module"):
             run(settings, tmp_path / str(workers), local(workers))
+
+
+def test_who_leaves_a_player_in_the_middle_of_a_play_leaves_nothing_running() -> None:
+    with UnitPlayer(SETTINGS) as player:
+        play = player._loop.create_task(asyncio.sleep(3_600))
+    assert play.cancelled()

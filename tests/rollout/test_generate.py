@@ -251,17 +251,21 @@ class Breaks:
         return await self.server(request)
 
 
+def input_of(server: Server, client: httpx.AsyncClient, url: str = "http://sessions") -> GenerateInput:
+    return GenerateInput(
+        settings=server.settings,
+        sample=Sample(index=7),
+        sampling_params={},
+        agent=lambda **kwargs: asyncio.sleep(0),
+        session_url=url,
+        client=client,
+    )
+
+
 async def broken_run(server: Server, breaks: Breaks, **settings: Any) -> GenerateOutput:
     server.settings = replace(server.settings, **settings)
     async with httpx.AsyncClient(transport=httpx.MockTransport(breaks)) as client:
-        asked = GenerateInput(
-            settings=server.settings,
-            sample=Sample(index=7),
-            sampling_params={},
-            agent=lambda **kwargs: asyncio.sleep(0),
-            session_url="http://sessions",
-            client=client,
-        )
+        asked = input_of(server, client)
         return await generate(asked)
 
 
@@ -345,14 +349,7 @@ async def test_server_that_cannot_be_reached_is_a_session_error(server: Server) 
         raise httpx.ConnectError("refused")
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(refuse)) as client:
-        arguments = GenerateInput(
-            settings=server.settings,
-            sample=Sample(index=7),
-            sampling_params={},
-            agent=lambda **kwargs: asyncio.sleep(0),
-            session_url="http://sessions",
-            client=client,
-        )
+        arguments = input_of(server, client)
         with pytest.raises(SessionError, match="refused"):
             await generate(arguments)
 
@@ -360,14 +357,7 @@ async def test_server_that_cannot_be_reached_is_a_session_error(server: Server) 
 @pytest.mark.parametrize("url", ["http://sessions", "http://["])
 async def test_opening_that_gives_nothing_readable_is_a_session_error(server: Server, url: str) -> None:
     async with httpx.AsyncClient(transport=httpx.MockTransport(miscoded)) as client:
-        arguments = GenerateInput(
-            settings=server.settings,
-            sample=Sample(index=7),
-            sampling_params={},
-            agent=lambda **kwargs: asyncio.sleep(0),
-            session_url=url,
-            client=client,
-        )
+        arguments = input_of(server, client, url)
         with pytest.raises(SessionError, match=r"^open session: "):
             await generate(arguments)
 
@@ -407,14 +397,7 @@ async def test_an_opening_that_is_refused_leaves_a_cancellation_what_it_is(serve
         return httpx.Response(status)
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(refuse)) as client:
-        arguments = GenerateInput(
-            settings=server.settings,
-            sample=Sample(index=7),
-            sampling_params={},
-            agent=lambda **kwargs: asyncio.sleep(0),
-            session_url="http://sessions",
-            client=client,
-        )
+        arguments = input_of(server, client)
         task = asyncio.ensure_future(generate(arguments))
         await arrived.wait()
         task.cancel()
@@ -599,14 +582,7 @@ async def test_a_refusal_says_at_which_step_and_under_which_status(server: Serve
     with pytest.raises(SessionError, match=r"^collect session: status 500: x{2000}$"):
         await run(server)
     async with httpx.AsyncClient(transport=httpx.MockTransport(refuse)) as client:
-        asked = GenerateInput(
-            settings=server.settings,
-            sample=Sample(index=7),
-            sampling_params={},
-            agent=lambda **kwargs: asyncio.sleep(0),
-            session_url="http://sessions",
-            client=client,
-        )
+        asked = input_of(server, client)
         with pytest.raises(SessionError, match=r"^open session: status 500: x"):
             await generate(asked)
 
